@@ -24,15 +24,14 @@ from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
-from training.joint.credit.assign import CreditAssigner
-from training.joint.credit.estimators import dr_grpo
-from training.joint.credit.schemes import Shared
-from training.joint.credit.votes import VotesWithReport
-from training.joint.play import AssessPlayer
-from training.joint.rows import make_rows
-from training.joint.score import AssessScorer, reward_team
-from training.joint.update import TeamUpdater
 from training.models.base_model import build_tiny_model, train_tokenizer
+from training.rl.credit.assign import CreditAssigner
+from training.rl.credit.estimators import dr_grpo
+from training.rl.credit.schemes import Shared
+from training.rl.credit.votes import VotesWithReport
+from training.rl.team.play import AssessPlayer
+from training.rl.team.score import AssessScorer, reward_team
+from training.rl.update import PolicyUpdater
 
 SHAPE = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
 CONFIG = MarlConfig(report_sets=4, decisions_per_set=2, learning_rate=0.03, max_completion_tokens=700)
@@ -99,14 +98,14 @@ def train(num_steps: int, num_scenarios: int) -> list[float]:
     credit = CreditAssigner(
         scheme=scheme, estimator=dr_grpo, votes=VotesWithReport(), pools_decisions=False, total=list
     )
-    updater = TeamUpdater(models, CONFIG, seed=0)
+    updater = PolicyUpdater(models, CONFIG, rate_factors=CONFIG.rate_factors)
 
     rewards = []
     for step in range(num_steps):
         groups = player.play(engine, scenarios, f"step {step}")  # scenarios -> episodes
         scored = scorer.score(groups)  # -> rewards
         advantages = credit.assign(tuple(ROLES), scored)  # -> scores -> advantages
-        rows = {role: make_rows(role, scored, advantages[role]) for role in ROLES}  # -> training rows
+        rows = credit.make_rows(scored, advantages)  # -> training rows
         updater.update(rows)  # -> new weights
         engine.version += 1
         of_step = [reward for group in scored for one in group.report_sets for reward in one.rewards]

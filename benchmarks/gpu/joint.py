@@ -19,9 +19,10 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.run_config import RunConfig
 from training.data.demonstrations import corpus
-from training.joint.marl import JointLearner
 from training.learner.rows import TrainingRow
 from training.models.base_model import train_tokenizer
+from training.rl.loop import RLLearner
+from training.rl.team.algorithm import make_team_learner
 from training.stages.from_config import joint_cases
 
 
@@ -41,7 +42,7 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
     model = build_team(shape, scale, checkpointing=True, spread=1e-3)
     texts = corpus(num_role=40, num_team=40, seed=0, difficulties=(1, 2))
     chat = HFChat(train_tokenizer(texts, 512), short_prompts=True)
-    learner = JointLearner(
+    learner = make_team_learner(
         dict.fromkeys(TEAM_ROLES, model),
         config.marl,
         chat=chat,
@@ -53,7 +54,7 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
         record("joint", preset=preset, step=step, **_step(preset, learner, config, scale, step))
 
 
-def _step(preset: str, learner: JointLearner, config: RunConfig, scale: Scale, step: int) -> dict[str, Any]:
+def _step(preset: str, learner: RLLearner, config: RunConfig, scale: Scale, step: int) -> dict[str, Any]:
     on_gpu = scale.device == "cuda"
     clock = _Clock(scale)
     if on_gpu:
@@ -61,7 +62,8 @@ def _step(preset: str, learner: JointLearner, config: RunConfig, scale: Scale, s
     groups = learner.play(joint_cases(config, step))
     play_s = clock.lap()
     playing = torch.cuda.max_memory_allocated() if on_gpu else 0
-    rows = learner.make_rows(learner.scorer.score(groups))
+    scored = learner.scorer.score(groups)
+    rows = learner.credit.make_rows(scored, learner.credit.assign(tuple(learner.models), scored))
     score_s = clock.lap()
     rng = random.Random(step)
     drawn = {role: [_draw_advantage(row, rng) for row in of_role] for role, of_role in rows.items()}

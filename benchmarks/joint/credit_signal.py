@@ -26,16 +26,16 @@ from benchmarks.roles.gradient_signal import half_cosine, split_signal, text_gra
 from roles.team import SPECIALISTS, TEAM_ROLES
 from simulator.records import Trajectory
 from training.config.run_config import RunConfig
-from training.joint.credit.estimators import ESTIMATORS
-from training.joint.credit.schemes import SCHEMES
-from training.joint.hosts.host import cut_jobs
-from training.joint.own_scores import score_report
-from training.joint.protocols import choose_step
-from training.joint.records import ScoredGroup
-from training.joint.rows import count_turns_to
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
+from training.rl.credit.estimators import ESTIMATORS
+from training.rl.credit.schemes import SCHEMES
+from training.rl.hosts.host import cut_jobs
+from training.rl.records import ScoredGroup
+from training.rl.team.algorithm import make_team_algorithm
+from training.rl.team.metrics import score_report
+from training.rl.team.rows import count_turns_to
 from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat
@@ -85,7 +85,7 @@ def play(run: Run, stage: str, count: int) -> list[ScoredGroup]:
     models, tokenizer = load_team(run, stage)
     chat = make_chat(tokenizer, config)
     make_game = choose_game(config)
-    step = choose_step(
+    step = make_team_algorithm(
         config.marl, chat=chat, weights=config.team_reward, roles=tuple(TEAM_ROLES), make_game=make_game
     )
     jobs = cut_jobs(joint_cases(config, 0), "credit-signal", block_size=config.rollouts.block_size)

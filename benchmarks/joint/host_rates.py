@@ -22,11 +22,11 @@ import torch
 from benchmarks.joint.hosts import make_learner
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
-from training.joint.hosts.host import RolloutHost
-from training.joint.hosts.pool import HostPool
-from training.joint.hosts.process_host import ProcessHost
-from training.joint.overlap import OverlappedLearner
 from training.models.base_model import quiet_libraries
+from training.rl.hosts.host import RolloutHost
+from training.rl.hosts.pool import HostPool
+from training.rl.hosts.process_host import ProcessHost
+from training.rl.overlap import OverlappedLearner
 from training.runs.run_folder import Run
 from training.stages import rollout_hosts
 from training.stages.from_config import joint_cases

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from training.joint.hosts.pool import HostPool
-from training.joint.hosts.process_host import ProcessHost
-from training.joint.marl import JointLearner
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team
+from training.rl.hosts.pool import HostPool
+from training.rl.hosts.process_host import ProcessHost
+from training.rl.loop import RLLearner
+from training.rl.team.algorithm import make_team_learner
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat
 from training.stages.rollout_hosts import open_host
@@ -34,10 +35,10 @@ def read_cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def make_learner(run: Run, **changes: Any) -> JointLearner:
+def make_learner(run: Run, **changes: Any) -> RLLearner:
     """The run's team after GRPO, ready to learn."""
     models, tokenizer = load_team(run, "grpo")
-    return JointLearner(
+    return make_team_learner(
         models,
         run.config.marl.changed(**changes),
         chat=make_chat(tokenizer, run.config),
@@ -90,7 +91,7 @@ def main() -> None:
 
 
 def step_in_turn(
-    alone: JointLearner, spread: JointLearner, run: Run, hosts: list[ProcessHost], step: int
+    alone: RLLearner, spread: RLLearner, run: Run, hosts: list[ProcessHost], step: int
 ) -> tuple[float, ...]:
     """Wall and CPU seconds of the step in this process, then on hosts."""
     cases = joint_cases(run.config, step)

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from roles.team import SPECIALISTS, TEAM_ROLES
-from training.joint.credit.schemes import CrossValued
-from training.joint.protocols import choose_player
-from training.joint.score import AssessScorer, reward_team
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team
+from training.rl.credit.schemes import CrossValued
+from training.rl.team.algorithm import choose_player
+from training.rl.team.score import AssessScorer, reward_team
 from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat

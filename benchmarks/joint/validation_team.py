@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.joint.expert_questions import value_of_meeting
-from evaluation.scoring.sealed_plays import play_team, score_all
+from evaluation.scoring.sealed_plays import score_all
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, SHARE_HABITS
+from simulator.graph.runner import play_team
 from training.data.demonstrations import Habits, team_scenario
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve

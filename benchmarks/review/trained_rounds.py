@@ -34,6 +34,7 @@ from benchmarks.review.selection import (
 from roles.registry import ROLES
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.line_files import LineFile, read_lines
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
@@ -41,7 +42,8 @@ from training.feedback.labels import Provenance, add_label
 from training.feedback.reviewers import EXACT, LabelWriter, claimed_worth
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
-from training.roles.rollouts import Rollouts
+from training.rl.hosts.host import serve_roles
+from training.rl.solo.play import SoloPlayer
 from training.runs.run_folder import Run
 from training.stages.feedback import prepare_stage, train_corrections
 from training.stages.from_config import make_chat
@@ -118,21 +120,15 @@ def play_cases(
     config = run.config
     model, tokenizer = load_weights(run, stage, role)
     chat, family = make_chat(tokenizer, config), families(config.model.prompts)[role]
-    rollouts = Rollouts(
-        [], role=role, chat=chat, config=config.grpo, seed=config.seed, families={family.name: family}
-    )
+    player = SoloPlayer(config=config.grpo, chat=chat, families={family.name: family})
+    engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=config.seed), {role: model}, 0)
     style, data = config.model.prompts, config.data
     scenarios = [
         role_scenario(role, "train", data.seed, FIRST_REVIEW_INDEX + first + i, data.difficulties, style)
         for i in range(settings.cases_per_round)
     ]
-    played = rollouts.play(
-        model,
-        [scenario for scenario in scenarios for _ in range(settings.plays_per_case)],
-        version=f"{role}@{stage}",
-        temperature=1.0,
-        stream=f"rounds/{first}",
-    )
+    repeated = [scenario for scenario in scenarios for _ in range(settings.plays_per_case)]
+    played = player.play_once(engine, repeated, f"rounds/{first}", temperature=1.0)
     found: dict[str, list[SoloEpisode]] = {}
     for one in played:
         if isinstance(one, SoloEpisode):

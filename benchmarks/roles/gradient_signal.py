@@ -20,8 +20,10 @@ from torch import Tensor
 
 from benchmarks.roles.run_plays import load
 from simulator.agents.solo import SoloEpisode
-from training.roles.rollouts import episode_reward
-from training.roles.shared_prompts import completion_logprobs
+from training.learner.packing import pad_rows
+from training.learner.rows import TrainingRow
+from training.learner.token_logprobs import token_logprobs
+from training.rl.solo.score import episode_reward
 
 FIRST_SCENARIO = 5_000  # of the training split: behind demonstrations, before GRPO's
 EPSILONS = (1e-6, 1e-5, 1e-4, 1e-3)
@@ -77,15 +79,15 @@ def text_gradient(
     for (ids, own), weight in zip(texts, weights, strict=True):
         if not weight:
             continue
-        first = own.index(1)
-        logprobs, _ = completion_logprobs(
-            model,
-            torch.tensor([ids]),
-            torch.ones(1, len(ids), dtype=torch.long),
-            len(ids) - first,
-            temperature,
+        row = TrainingRow(
+            role="",
+            token_ids=tuple(ids),
+            loss_mask=tuple(own),
+            sampling_logprobs=(0.0,) * len(ids),
+            advantage=weight,
         )
-        (weight * (logprobs[0] * torch.tensor(own[first:])).sum()).backward()  # type: ignore[no-untyped-call]
+        logprobs, _ = token_logprobs(model, pad_rows([row]), temperature=temperature)
+        (weight * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
     return torch.cat(
         [torch.zeros(one.numel()) if one.grad is None else one.grad.flatten() for one in trained]
     )

@@ -2,10 +2,9 @@
 
     python -m benchmarks.roles.grpo_step [--role cost] [--steps 12] [--rounds 3]
 
-Ours is training/roles/grpo.py (TRL's trainer, our engine and tools by `rollout_func`). Stock is TRL's
-`GRPOTrainer`
-with our tools as its `environment_factory` and its own generation by transformers. Both start from the same
-weights, trained by SFT for a moment so that tools are used; rounds alternate, the first step is not counted.
+Ours is the RL loop (training/rl/loop.py). Stock is TRL's `GRPOTrainer` with our tools as its
+`environment_factory` and its own generation by transformers. Both start from the same weights, trained by SFT
+for a moment so that tools are used; rounds alternate, the first step is not counted.
 """
 
 import argparse
@@ -13,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,8 @@ from training.config.sft_config import SftConfig
 from training.data.demonstrations import corpus, role_scenario, supervised_rows
 from training.data.interop import prepare_tokenizer, verified_reward, write_trl_folder
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
-from training.roles.grpo import run_grpo
-from training.roles.rollouts import Rollouts
+from training.rl.solo.algorithm import make_solo_learner
+from training.rl.solo.play import SoloPlayer
 from training.roles.sft import run_sft
 
 DIFFICULTIES = (1, 2)
@@ -47,10 +46,9 @@ class Timing:
 
     step_s: list[float] = field(default_factory=list)
     rollout_s: list[float] = field(default_factory=list)
-    learner_s: list[float] = field(default_factory=list)  # forward, backward: without optimizer and the rest
+    learner_s: list[float] = field(default_factory=list)  # forward, backward; of ours the optimizer, too
     tokens: list[float] = field(default_factory=list)  # per trajectory
     reward: list[float] = field(default_factory=list)
-    learner_timed: bool = False
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         ours, stock = Timing(), Timing()
         for round_number in range(options.rounds):
             sides: list[Callable[[], None]] = [
-                lambda: _time_ours(folder, options, chat, tokenizer, ours),
+                lambda: _time_ours(folder, options, chat, ours),
                 lambda: _time_stock(folder, options, tokenizer, stock),
             ]
             for side in sides if round_number % 2 == 0 else reversed(sides):
@@ -151,9 +149,7 @@ def _time_learner(trainer: Any, made: Timing) -> None:
     trainer._compute_loss, trainer.accelerator.backward = compute_loss, backward
 
 
-def _time_ours(
-    folder: Path, options: argparse.Namespace, chat: HFChat, tokenizer: Any, timing: Timing
-) -> None:
+def _time_ours(folder: Path, options: argparse.Namespace, chat: HFChat, timing: Timing) -> None:
     config = GrpoConfig().changed(
         max_steps=options.steps + 1,
         prompts_per_step=options.prompts,
@@ -161,38 +157,27 @@ def _time_ours(
         memory__row_layout=options.row_layout,
     )
     made = Timing()
-
-    class Timed(Rollouts):
-        def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
-            start = time.perf_counter()
-            columns = super().__call__(prompts, trainer)
-            made.rollout_s.append(time.perf_counter() - start)
-            made.tokens.append(statistics.fmean(map(sum, columns["env_mask"])))
-            if not made.learner_timed:
-                made.learner_timed = True
-                _time_learner(trainer, made)
-            return columns
-
-    def on_step(step: int, metrics: Mapping[str, float]) -> None:
-        made.reward.append(metrics["verified"])
-        made.step_s.append(metrics["step_time"])
-
-    scenarios = [
-        role_scenario(options.role, "train", 0, FIRST_INDEX + index, DIFFICULTIES)
-        for index in range(config.max_steps * options.prompts)
-    ]
-    run_grpo(
-        _load(folder),
-        tokenizer,
-        scenarios,
+    learner = make_solo_learner(
+        {options.role: _load(folder)},
         config,
-        role=options.role,
+        player=SoloPlayer(config=config, chat=chat),
         chat=chat,
-        output_dir=folder / "scratch",
         seed=0,
-        on_step=on_step,
-        make_rollouts=Timed,
     )
+    _timed(learner, "play", made.rollout_s)
+    _timed(learner.updater, "update", made.learner_s)
+    for step in range(config.max_steps):
+        scenarios = [
+            role_scenario(
+                options.role, "train", 0, FIRST_INDEX + step * options.prompts + place, DIFFICULTIES
+            )
+            for place in range(options.prompts)
+        ]
+        start = time.perf_counter()
+        metrics = learner.step(scenarios)
+        made.step_s.append(time.perf_counter() - start)
+        made.reward.append(metrics["verified"])
+        made.tokens.append(metrics["own_tokens"])
     _take(made, timing)
 
 

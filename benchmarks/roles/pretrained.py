@@ -32,7 +32,7 @@ from training.stages.sft import train_sft
 STEPS = ("untrained", "sft", "grpo")
 LOGGED = (
     "loss", "kl", "entropy", "grad_norm", "verified", "exact", "feasible", "turns", "own_tokens", "truncated",
-    "tool_failures", "groups_with_signal", "groups_left_out", "step_time", "validation/loss", "surprise",
+    "tool_failures", "groups_with_signal", "groups_left_out", "validation/loss", "surprise",
     "answer_variety", "skipped_steps",
 )  # fmt: skip
 

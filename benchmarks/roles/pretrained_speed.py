@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
@@ -29,6 +28,7 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.engines.embedded.lanes import Row
 from training.config.loading import load_config
+from training.config.rl_sections import RLConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.learner.learner import backward_team
@@ -36,7 +36,6 @@ from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.models.base_model import load_frozen_base, load_pretrained, quiet_libraries
 from training.roles.sft import run_sft
-from training.roles.shared_prompts import completion_logprobs
 from training.runs.memory import keep_freed_memory
 
 
@@ -217,31 +216,13 @@ def _play(config: RunConfig, model: Any, chat: HFChat, rows: list[tuple[str, Tok
 
 
 def _learn(config: RunConfig, model: Any, rows: list[TokenRow]) -> float:
-    """Passes of GRPO's learner: the reference without gradient, then the policy with it."""
-    longest_prompt = max(row.loss_mask.index(1) for row in rows)
-    tails = [row.token_ids[row.loss_mask.index(1) :] for row in rows]
-    ids = [
-        torch.tensor([0] * (longest_prompt - len(row.token_ids) + len(tail)) + list(row.token_ids))
-        for row, tail in zip(rows, tails, strict=True)
-    ]
-    mask = [
-        torch.tensor([0] * (len(one) - len(row.token_ids)) + [1] * len(row.token_ids))
-        for one, row in zip(ids, rows, strict=True)
-    ]
-    all_ids, all_mask = (pad_sequence(one, batch_first=True) for one in (ids, mask))
-    width, size, total = max(map(len, tails)), config.grpo.memory.micro_batch_size or len(rows), 0.0
-    for start in range(0, len(rows), size):
-        part = (all_ids[start : start + size], all_mask[start : start + size], width, 1.0)
-        if config.grpo.loss.kl_coefficient:
-            with torch.no_grad(), model.disable_adapter():
-                completion_logprobs(model, *part)
-        logprobs, _ = completion_logprobs(model, *part)
-        (logprobs.sum() / len(rows)).backward()
-        total += float(logprobs.detach().sum()) / len(rows)
-    return total
+    """Passes of GRPO's learner."""
+    return _learn_joint(config, model, [("cto", row) for row in rows], config.grpo)
 
 
-def _learn_joint(config: RunConfig, team: Any, rows: list[tuple[str, TokenRow]]) -> float:
+def _learn_joint(
+    config: RunConfig, team: Any, rows: list[tuple[str, TokenRow]], section: RLConfig | None = None
+) -> float:
     by_role: dict[str, list[TrainingRow]] = {}
     for place, (role, row) in enumerate(rows):
         by_role.setdefault(role, []).append(
@@ -253,7 +234,7 @@ def _learn_joint(config: RunConfig, team: Any, rows: list[tuple[str, TokenRow]])
                 advantage=1.0 if place % 2 else -1.0,
             )
         )
-    stats = backward_team(team, by_role, config.marl.changed(loss__kl_coefficient=0.0))
+    stats = backward_team(team, by_role, (section or config.marl).changed(loss__kl_coefficient=0.0))
     return sum(one.loss for one in stats.values())
 
 

@@ -12,10 +12,13 @@ from roles.registry import ROLES
 from scenarios.base import Split
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.engine import TransformersEngine
 from training.config.grpo_config import GrpoConfig
+from training.models.adapters import roles_of
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_trainable
-from training.roles.rollouts import Rollouts
+from training.rl.hosts.host import serve_roles
+from training.rl.solo.play import SoloPlayer
 from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
@@ -45,20 +48,13 @@ class RunPlays:
         Raises:
             Exception: what an episode raised.
         """
-        config = self.run.config
-        rollouts = Rollouts(
-            [],
-            role=self.role,
-            chat=make_chat(self.tokenizer, config),
-            config=self.grpo,
-            seed=seed,
-            families=families(config.model.prompts),
-        )
+        config, grpo = self.run.config, self.grpo.changed(temperature=self.temperature)
+        chat = make_chat(self.tokenizer, config)
+        player = SoloPlayer(config=grpo, chat=chat, families=families(config.model.prompts))
+        engine = TransformersEngine(end_id=chat.end_id, seed=seed)
+        serve_roles(engine, dict.fromkeys(roles_of(self.role), self.model), 0)
         drawn = draw_scenarios(self.run, self.role, split, self.groups, first)
-        repeated = [scenario for scenario in drawn for _ in range(self.grpo.group_size)]
-        played = rollouts.play(
-            self.model, repeated, version=self.stage, temperature=self.temperature, stream=stream
-        )
+        played = [one for group in player.play(engine, drawn, stream) for one in group.episodes]
         episodes = []
         for one in played:
             if isinstance(one, Exception):

@@ -38,7 +38,6 @@ from evaluation.minutes.words import join_words
 from evaluation.report.page import write_report
 from evaluation.report.results_page import write_results_page
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
-from evaluation.scoring.sealed_plays import play_team
 from evaluation.summary.gates import (
     Gate,
     GateRule,
@@ -63,12 +62,13 @@ from roles.registry import ROLES
 from roles.team import TEAM_ROLES
 from scenarios.team.single import SINGLE
 from simulator.export.episode_files import episode_to_dict
+from simulator.graph.runner import play_team
 from simulator.reward import score_episode
 from training.config.run_config import RunConfig, compute_digest
 from training.data.demonstrations import team_scenario
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team, stage_marker
-from training.roles.alarm_files import alarms_by_stage, read_alarms
+from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls

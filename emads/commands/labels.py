@@ -9,13 +9,15 @@ from roles.registry import ROLES
 from scenarios.base import Scenario
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.engine import TransformersEngine
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Label, Provenance, add_label, read_labels, resolve_labels
 from training.feedback.reviewers import EXACT, Kind, LabelWriter, Reviewer
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
-from training.roles.rollouts import Rollouts
+from training.rl.hosts.host import serve_roles
+from training.rl.solo.play import SoloPlayer
 from training.runs.run_errors import StoppedRunError
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
@@ -92,9 +94,8 @@ def _play(
             run=config.name, weights=weights, style=config.model.prompts, source="simulated"
         ),
     )
-    rollouts = Rollouts(
-        [], role=role, chat=chat, config=config.grpo, seed=config.seed, families={family.name: family}
-    )
+    player = SoloPlayer(config=config.grpo, chat=chat, families={family.name: family})
+    engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=config.seed), {role: model}, 0)
     size = 2 if kind == "comparison" else 1
     for batch in range(MOST_SCENARIOS_PER_LABEL * 10):
         scenarios: list[Scenario] = []
@@ -104,12 +105,8 @@ def _play(
                 role, "train", config.data.seed, index, config.data.difficulties, config.model.prompts
             )
             scenarios += [scenario] * size
-        played = rollouts.play(
-            model,
-            scenarios,
-            version=f"{role}@{weights}",
-            temperature=config.grpo.temperature,
-            stream=f"labels/{first}/{batch}",
+        played = player.play_once(
+            engine, scenarios, f"labels/{first}/{batch}", temperature=config.grpo.temperature
         )
         for place in range(0, len(played), size):
             plays = [one for one in played[place : place + size] if isinstance(one, SoloEpisode)]

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.scoring.sealed_plays import play_team
 from roles.team import RECONCILER
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.offers import offers_on
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.governance.nodes import describe_case
-from simulator.graph.runner import play_decisions
+from simulator.graph.runner import play_decisions, play_team
 from simulator.reading import ReadEpisode, read_episode, read_reports
 from simulator.records import Episode
 from training.config.run_config import FIRST_REVIEW_INDEX

@@ -310,8 +310,8 @@ def grpo_task(run: Run, role: str, *, after: tuple[str, ...] = ()) -> Task:
         call=partial(train_on_ranks, train_grpo),
         args=(run.path, role),
         after=after,
-        units=GRPO_STEP * run.config.grpo.steps_of(role),
-        reports=GRPO_REPORT * run.config.grpo.steps_of(role),
+        units=GRPO_STEP * run.config.grpo.max_steps,
+        reports=GRPO_REPORT * run.config.grpo.max_steps,
         ranks=count_role_ranks(run.config),
     )
 

@@ -104,7 +104,7 @@ def render_minutes(
         told = _describe_governed(case, played, read, roles, course)
     else:
         told = _describe_plain(case, played, read, talk, verdict, roles)
-    values = EMPTY | told
+    values = {**EMPTY, **told}
     return load_template("minutes.html").render(
         title=find_title(case),
         label=visible(label),

@@ -30,8 +30,7 @@ from simulator.agents.solo import play_solos
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_episodes
-from simulator.graph.seating import list_roles
+from simulator.graph.runner import play_team
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
@@ -131,37 +130,6 @@ def sum_up_role(
         greedy_feasible=tuple(outcome.feasible for outcome in greedy),
         num_tool_failures=sum(outcome.failed_calls for outcome in sampled),
         mean_tokens=statistics.fmean(outcome.tokens for outcome in sampled),
-    )
-
-
-def play_team(
-    scenarios: Sequence[TeamScenario],
-    *,
-    engine: Engine,
-    chat: Chat,
-    temperature: float,
-    max_completion_tokens: int,
-    stream: str,
-    make_game: MakeGame,
-    rounds: int = 1,
-    first_place: int = 0,
-) -> list[Episode]:
-    """One episode per scenario with the policies named like the roles."""
-    team = {role: role for scenario in scenarios for role in list_roles(scenario)}
-    sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
-    return asyncio.run(
-        play_episodes(
-            scenarios,
-            team,
-            engine,
-            chat,
-            sampling,
-            rounds=rounds,
-            concurrency=len(scenarios),
-            stream=f"{stream}/{temperature}",
-            first_place=first_place,
-            make_game=make_game,
-        )
     )
 
 

@@ -7,6 +7,7 @@ Common arguments: `team` names each role's policy; `concurrency` is episodes in 
 session's name, so calls with different streams sample differently and may run at the same time.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame, TeamGame
 from simulator.graph.concurrency import run_pool
 from simulator.graph.garbage_collection import deferred_garbage_collection
-from simulator.graph.seating import Seating, make_context
+from simulator.graph.seating import Seating, list_roles, make_context
 from simulator.graph.state import TeamState, Utterance
 from simulator.graph.team_graph import play_graph
 from simulator.observer import Watch, watched
@@ -251,4 +252,35 @@ def _failed(scenario: PlayableCase, index: int, error: str) -> Episode:
         decision="",
         votes={},
         error=error,
+    )
+
+
+def play_team(
+    scenarios: Sequence[PlayableCase],
+    *,
+    engine: Engine,
+    chat: Chat,
+    temperature: float,
+    max_completion_tokens: int,
+    stream: str,
+    make_game: MakeGame,
+    rounds: int = 1,
+    first_place: int = 0,
+) -> list[Episode]:
+    """One episode per scenario with the policies named like the roles."""
+    team = {role: role for scenario in scenarios for role in list_roles(scenario)}
+    sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
+    return asyncio.run(
+        play_episodes(
+            scenarios,
+            team,
+            engine,
+            chat,
+            sampling,
+            rounds=rounds,
+            concurrency=len(scenarios),
+            stream=f"{stream}/{temperature}",
+            first_place=first_place,
+            make_game=make_game,
+        )
     )

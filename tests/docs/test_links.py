@@ -70,10 +70,8 @@ def test_named_programs_exist(page: Path) -> None:
 
 
 def test_a_dead_path_would_be_found() -> None:
-    found = [
-        one[0] for one in SOURCE_FILE.finditer("see `training/joint` and training/gone.py, not site/x.py")
-    ]
-    assert found == ["`training/joint`", "training/gone.py"]
+    found = [one[0] for one in SOURCE_FILE.finditer("see `training/rl` and training/gone.py, not site/x.py")]
+    assert found == ["`training/rl`", "training/gone.py"]
 
 
 def test_readme_stays_short() -> None:

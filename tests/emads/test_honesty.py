@@ -26,13 +26,13 @@ from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision
 from simulator.records import Episode
-from training.config.marl_config import CreditConfig
-from training.joint.credit.assign import CreditAssigner
-from training.joint.credit.estimators import dr_grpo
-from training.joint.credit.schemes import SCHEMES, Shared
-from training.joint.credit.votes import VotesAlone, VotesWithReport
-from training.joint.records import EpisodeGroup, ReportSet, ScoredReportSet
-from training.joint.score import AssessScorer, reward_team
+from training.config.rl_sections import CreditConfig
+from training.rl.credit.assign import CreditAssigner
+from training.rl.credit.estimators import dr_grpo
+from training.rl.credit.schemes import SCHEMES, Shared
+from training.rl.credit.votes import VotesAlone, VotesWithReport
+from training.rl.records import EpisodeGroup, ReportSet, ScoredReportSet
+from training.rl.team.score import AssessScorer, reward_team
 
 HABITS = (
     {"cto": "full", "coo": "lean", "risk": "measured", "cost": "easy"},

@@ -126,7 +126,7 @@ def test_imports_go_one_way_and_libraries_stay_in_quarantine() -> None:
         ("simulator/reward.py", "from langgraph.graph import StateGraph", "belongs to simulator/graph/*"),
         ("training/learner/learner.py", "import trl", "belongs to training/roles/*"),
         ("training/learner/learner.py", "if True:\n    from vllm import LLM", "belongs to simulator/engines"),
-        ("training/joint/marl.py", "import importlib\nimportlib.import_module('vllm')", "engines/vllm/*"),
+        ("training/rl/loop.py", "import importlib\nimportlib.import_module('vllm')", "engines/vllm/*"),
         ("emads/commands/train.py", "from benchmarks.scenarios import team_tables", "not installed"),
         ("roles/cto.py", "from .base import Role", "relative import"),
         ("training/data_utils.py", "", "a name that says nothing"),

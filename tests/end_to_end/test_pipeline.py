@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-import trl
 
 from emads.cli import main
 from emads.commands import evaluate
@@ -31,11 +30,11 @@ from scenarios.team.demonstrations import Meeting, hold_meeting
 from training.config.loading import load_config
 from training.data import demonstrations
 from training.data.demonstrations import team_scenario
-from training.joint.marl import JointLearner
-from training.joint.update import TeamUpdater
 from training.models.weights import copy_weights, load_weights, weights_differ
-from training.roles import grpo
-from training.roles.alarm_files import read_alarms, write_alarms
+from training.rl.credit.assign import CreditAssigner
+from training.rl.solo.alarm_files import read_alarms, write_alarms
+from training.rl.solo.algorithm import GroupCredit
+from training.rl.update import PolicyUpdater
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_baselines
 from training.stages.grpo import train_grpo
@@ -380,25 +379,21 @@ def test_a_verifier_under_which_gold_is_not_one_turns_its_gate_red(
 
 def flat_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer is worth the same."""
-    monkeypatch.setattr("training.roles.rollouts.episode_reward", lambda episode, config: {"total": 0.5})
-
-
-def flat_reward_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rollouts differ in reward, but the trainer is told otherwise."""
-    monkeypatch.setattr(grpo, "verified_reward", lambda completions, **_: [0.5] * len(completions))
+    monkeypatch.setattr("training.rl.solo.score.episode_reward", lambda episode, config: {"total": 0.5})
 
 
 def zeroed_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trainer loses its advantages on the way to the loss."""
-    compute: Any = trl.GRPOTrainer._compute_loss
+    """Advantages are lost on the way to the loss."""
+    assign = GroupCredit.assign
 
-    def without(self: Any, model: Any, inputs: Any) -> Any:
-        return compute(self, model, {**inputs, "advantages": torch.zeros_like(inputs["advantages"])})
+    def without(self: GroupCredit, roles: Any, groups: Any) -> Any:
+        found = assign(self, roles, groups)
+        return {role: [[0.0] * len(one) for one in of_role] for role, of_role in found.items()}
 
-    monkeypatch.setattr(trl.GRPOTrainer, "_compute_loss", without)
+    monkeypatch.setattr(GroupCredit, "assign", without)
 
 
-@pytest.mark.parametrize("plant", [flat_verifier, flat_reward_function, zeroed_advantages])
+@pytest.mark.parametrize("plant", [flat_verifier, zeroed_advantages])
 def test_grpo_without_advantages_turns_the_signal_red(
     plant: Callable[[pytest.MonkeyPatch], None], copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,13 +412,13 @@ def test_grpo_without_advantages_turns_the_signal_red(
 def test_joint_training_with_zeroed_advantages_turns_the_signal_red(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_rows = JointLearner.make_rows
+    make_rows = CreditAssigner.make_rows
 
-    def zeroed(self: JointLearner, groups: Any) -> Any:
-        made = make_rows(self, groups)
+    def zeroed(self: CreditAssigner, groups: Any, advantages: Any) -> Any:
+        made = make_rows(self, groups, advantages)
         return made | {"risk": [replace(row, advantage=0.0, token_advantages=None) for row in made["risk"]]}
 
-    monkeypatch.setattr(JointLearner, "make_rows", zeroed)
+    monkeypatch.setattr(CreditAssigner, "make_rows", zeroed)
     forget(copied, "marl")
     train_marl(copied)
     red = gates_now(copied)
@@ -434,13 +429,13 @@ def test_joint_training_with_zeroed_advantages_turns_the_signal_red(
 def test_a_role_that_joint_training_leaves_frozen_turns_its_gate_red(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    update = TeamUpdater.update
+    update = PolicyUpdater.update
 
-    def frozen(self: TeamUpdater, rows: Any) -> Any:
+    def frozen(self: PolicyUpdater, rows: Any) -> Any:
         self.optimizers["coo"].step = lambda *_: None  # type: ignore[method-assign]
         return update(self, rows)
 
-    monkeypatch.setattr(TeamUpdater, "update", frozen)
+    monkeypatch.setattr(PolicyUpdater, "update", frozen)
     forget(copied, "marl")
     train_marl(copied)
     red = gates_now(copied)

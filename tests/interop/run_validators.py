@@ -34,7 +34,7 @@ RUNS = {  # environment -> tests that run there, the longest first
         "tests/evaluation/scoring/test_suites.py",
     ),
     "ranks": (
-        "tests/training/stages/test_role_on_ranks.py::test_zero_2_through_accelerate_trains_as_one_process_does[sft]",
+        "tests/training/stages/test_role_on_ranks.py::test_zero_2_through_accelerate_trains_as_one_process_does",
         "tests/training/stages/test_ray_hosts.py::test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray",
     ),
     "openenv": ("tests/interop/test_openenv.py", "tests/interop/test_nemo_gym.py"),

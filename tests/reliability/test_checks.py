@@ -111,30 +111,17 @@ def test_a_state_that_is_forgotten_shows_in_the_digest(
     """The check can fail: without the optimizer's state a resumed run ends elsewhere."""
     plain = prepared.undisturbed("grpo")
     monkeypatch.setattr(
-        "training.roles.resumable_trainer.ResumableTrainer._load_optimizer_and_scheduler",
-        lambda self, path: None,
+        "training.rl.update.load_optimizer",
+        lambda optimizer, stored: None,
     )
     fault = Fault(kind="kill", place="step", count=5, stage=None)
     folder = prepared.fresh("forgetful")
     shutil.copytree(plain.source, folder)
     assert tiny_runs.train_in_fork(folder, "grpo", [fault]) == 9
     assert tiny_runs.train_in_fork(folder, "grpo") == 0
-    assert "state/optimizer.safetensors" in tiny_runs.differences(
+    assert "state/learner.safetensors" in tiny_runs.differences(
         plain.digest, tiny_runs.digest(folder, "grpo")
     )
-
-
-@pytest.mark.slow
-def test_mid_window_nothing_is_played_again(prepared: PreparedRuns) -> None:
-    """A window is 4 steps (2 slices, twice); a kill inside it must not cost a fifth batch of rollouts."""
-    plain = prepared.undisturbed("grpo")
-    folder = prepared.fresh("window")
-    shutil.copytree(plain.source, folder)
-    tiny_runs.train_in_fork(folder, "grpo", [Fault(kind="kill", place="step", count=4, stage=None)])
-    assert tiny_runs.train_in_fork(folder, "grpo") == 0
-    place = folder / "checkpoints" / "unfinished" / tiny_runs.STAGES["grpo"] / "step_8"
-    assert json.loads((place / "part-rollouts.json").read_text())["num_calls"] == 2
-    assert tiny_runs.differences(plain.digest, tiny_runs.digest(folder, "grpo")) == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`rollouts`: where the episodes of joint training are played."""
+"""`rollouts`: where the episodes of GRPO and joint training are played."""
 
 from typing import Annotated, Literal
 
@@ -8,10 +8,10 @@ from training.config.section import Count, Section, Weight
 
 
 class RolloutsConfig(Section):
-    """Where the episodes of joint training are played; `block_size` alone has a part in the weights."""
+    """Where the episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
 
     hosts: Count = 0
-    """Processes that play, each with the whole team; 0 plays in the learner's process."""
+    """Processes that play, each with all policies; 0 plays in the learner's process."""
     block_size: Count = 0
     """Cases that are played side by side, what a host takes at a time; 0: all of a step, for one host."""
     backend: Literal["process", "ray"] = "process"

@@ -139,11 +139,17 @@ class RunConfig(Section):
 
     @property
     def num_hosts(self) -> int:
-        """Rollout hosts that have something to do; 0 plays in the learner's process.
+        """Rollout hosts of joint training that have something to do; 0 plays in the learner's process."""
+        return self._count_hosts(self.marl.scenarios_per_step, self.marl.max_staleness)
 
-        That is also for the only block of a step which nobody waits for meanwhile.
-        """
-        num_blocks, ahead = -(-self.marl.scenarios_per_step // self.cases_per_block), self.marl.max_staleness
+    @property
+    def num_role_hosts(self) -> int:
+        """Rollout hosts of a role's GRPO that have something to do; 0 plays in the learner's process."""
+        return self._count_hosts(self.grpo.prompts_per_step, self.grpo.max_staleness)
+
+    def _count_hosts(self, cases: int, ahead: int) -> int:
+        """Hosts for steps of so many cases; none for a step's only block which nobody waits for meanwhile."""
+        num_blocks = -(-cases // (self.rollouts.block_size or cases))
         if num_blocks == 1 and not ahead and self.rollouts.backend == "process":
             return 0
         return min(self.rollouts.hosts, num_blocks * (ahead + 1))
@@ -151,11 +157,12 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _check_sharding(self) -> Self:
         """Refuse a packed base in parts: its numbers are no weights that FSDP2 could cut."""
-        if self.marl.memory.sharding == "fsdp2" and self.model.adapter == "qlora":
-            raise ValueError(
-                "marl.memory.sharding fsdp2 does not shard the 4-bit base of model.adapter qlora: set it to"
-                " none (every rank holds the packed base), or model.adapter to lora"
-            )
+        for name, section in (("grpo", self.grpo), ("marl", self.marl)):
+            if section.memory.sharding == "fsdp2" and self.model.adapter == "qlora":
+                raise ValueError(
+                    f"{name}.memory.sharding fsdp2 does not shard the 4-bit base of model.adapter qlora: set"
+                    " it to none (every rank holds the packed base), or model.adapter to lora"
+                )
         return self
 
     @model_validator(mode="after")
@@ -163,10 +170,11 @@ class RunConfig(Section):
         """Refuse batches that the ranks cannot share evenly, and ranks that would never play."""
         if self.num_ranks == 1:
             return self
-        batches = {"sft.batch_size": self.sft.batch_size, "grpo.prompts_per_step": self.grpo.prompts_per_step}
-        for key, size in batches.items() if self.model.adapter_sharing == "shared" else ():
-            if size % self.num_ranks:
-                raise ValueError(f"{key} {size} is no multiple of num_ranks {self.num_ranks}: change either")
+        if self.model.adapter_sharing == "shared" and self.sft.batch_size % self.num_ranks:
+            raise ValueError(
+                f"sft.batch_size {self.sft.batch_size} is no multiple of num_ranks {self.num_ranks}: change"
+                " either"
+            )
         if self.rollouts.hosts or self.engine.name not in ("auto", "transformers"):
             raise ValueError(
                 f"num_ranks {self.num_ranks} is for engine transformers without rollouts.hosts: set it to 1"
@@ -178,14 +186,11 @@ class RunConfig(Section):
         """Refuse what is for single roles where all share their weights."""
         starts = (self.sft.start_from, self.marl.start_from)
         if self.model.adapter_sharing == "shared" and (
-            self.sft.transfer_from
-            or self.sft.role_steps
-            or self.grpo.role_steps
-            or any(isinstance(one, dict) for one in starts)
+            self.sft.transfer_from or self.sft.role_steps or any(isinstance(one, dict) for one in starts)
         ):
             raise ValueError(
-                "sft.transfer_from, sft.role_steps, grpo.role_steps and a start_from per role are for roles"
-                " with weights of their own: leave them out"
+                "sft.transfer_from, sft.role_steps and a start_from per role are for roles with weights of"
+                " their own: leave them out"
             )
         return self
 
@@ -211,15 +216,12 @@ class RunConfig(Section):
                 (key, steps, sft.batch_size, FIRST_GRPO_INDEX, "GRPO's scenarios")
                 for key, steps in sft.list_steps()
             ),
-            *(
-                (
-                    key,
-                    steps,
-                    grpo.prompts_per_step,
-                    data.first_marl_index - FIRST_GRPO_INDEX,
-                    "data.first_marl_index",
-                )
-                for key, steps in grpo.list_steps()
+            (
+                "grpo.max_steps",
+                grpo.max_steps,
+                grpo.prompts_per_step,
+                data.first_marl_index - FIRST_GRPO_INDEX,
+                "data.first_marl_index",
             ),
             (
                 "marl.max_steps",
@@ -271,6 +273,7 @@ NEUTRAL_KEYS = frozenset(
         "sft.micro_batch_size",
         "grpo.checkpoint_every",
         "marl.checkpoint_every",
+        "grpo.memory.micro_batch_tokens",
         "marl.memory.micro_batch_tokens",
         "rollouts.hosts",
         "rollouts.backend",

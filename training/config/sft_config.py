@@ -1,28 +1,28 @@
 """`sft`: supervised fine-tuning of each role."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from roles.errors import unknown
 from roles.registry import ROLES
-from training.config.role_steps import RoleStageConfig
 from training.config.section import (
     Count,
     PositiveCount,
     Rate,
+    Section,
     check_micro_batch,
     check_patience,
 )
 
 
-class SftConfig(RoleStageConfig):
+class SftConfig(Section):
     """Supervised fine-tuning of each role on demonstrations."""
-
-    stage: ClassVar[str] = "sft"
 
     max_steps: Count = 800
     """Optimizer steps per role; 0 leaves the base model as it is."""
+    role_steps: dict[str, Count] = Field(default={})
+    """Steps of single roles in place of max_steps: {reconcile: 1200}."""
     transfer_from: str | None = None
     """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
     start_from: str | dict[str, str] | None = None
@@ -54,12 +54,22 @@ class SftConfig(RoleStageConfig):
     checkpoint_every: Count = 0
     """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
 
+    def steps_of(self, role: str) -> int:
+        """Optimizer steps of a role."""
+        return self.role_steps.get(role, self.max_steps)
+
+    def list_steps(self) -> list[tuple[str, int]]:
+        """Every number of steps that is set, with its key."""
+        single = [(f"sft.role_steps.{role}", steps) for role, steps in self.role_steps.items()]
+        return [("sft.max_steps", self.max_steps), *single]
+
     @model_validator(mode="after")
     def _check_roles(self) -> Self:
         starts = self.start_from if isinstance(self.start_from, dict) else {}
         named = [
             ("sft.transfer_from", self.transfer_from or ""),
             *(("sft.start_from", one) for one in starts),
+            *(("sft.role_steps", one) for one in self.role_steps),
         ]
         for key, role in named:
             if role and role not in ROLES:

@@ -1,166 +1,137 @@
-"""PPO of one role: rollouts, a score per trajectory, KL in the reward, a value head, clipped updates.
+"""PPO of one role on the RL loop: one episode per scenario, KL in the reward, a value head for advantages.
 
-One step, top to bottom:
-
-    scenarios -- play --> episodes -- score --> rewards of tokens -- value head --> advantages
-              -- update --> weights
-
-Loss, clip, minibatches and optimizer are those of joint training (training/joint/update.py), and the value
-head is its critic. The policy and the value head share no weights.
+Its loop, loss, clip, minibatches and optimizer are those of GRPO and joint training (training/rl/loop.py).
+The policy and the value head share no weights.
 Source: arXiv:1707.06347; KL in the reward and advantages of mean 0 and spread 1 as in arXiv:2203.02155.
 """
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from transformers import PreTrainedModel
+from torch import nn
 
-from scenarios.base import Scenario
-from simulator.agents.solo import SoloEpisode
 from training.config.feedback_config import PpoConfig
 from training.config.grpo_config import GrpoConfig
-from training.config.marl_config import CreditConfig, MarlConfig, MarlLossConfig
-from training.joint.credit.critic import Critic
-from training.joint.update import TeamUpdater
+from training.config.rl_sections import CreditConfig, LossConfig, RLConfig
+from training.learner.learner import LossStats
 from training.learner.rows import TrainingRow, make_row
+from training.rl.loop import Algorithm, RLLearner
+from training.rl.records import ScoredSoloGroup
+from training.rl.solo.algorithm import SoloMonitor, usable_groups
+from training.rl.solo.play import SoloPlayer
+from training.rl.solo.score import Judge, SoloScorer
+from training.rl.update import PolicyUpdater
 from training.roles.completion_logprobs import ReferencePolicy
-from training.roles.rollouts import Rollouts, episode_reward, read_transcripts
-from training.roles.scoring import FaultWindow, Judge, add_model_scores, score_all
-
-LEAST_SPREAD = 1e-6
 
 
-def joint_config(config: PpoConfig, rollouts: GrpoConfig) -> MarlConfig:
-    """The settings of the learner that PPO shares with joint training."""
-    return MarlConfig(
+def make_ppo_settings(config: PpoConfig, grpo: GrpoConfig) -> RLConfig:
+    """The settings of the loop; `grpo` says how roles play."""
+    return RLConfig(
+        max_steps=config.max_steps,
         learning_rate=config.learning_rate,
         updates_per_batch=config.updates_per_batch,
         minibatches=config.minibatches,
-        temperature=rollouts.temperature,
-        max_completion_tokens=rollouts.max_completion_tokens,
-        loss=MarlLossConfig(kind="dapo", clip_low=config.clip, clip_high=config.clip),
+        temperature=grpo.temperature,
+        max_completion_tokens=grpo.max_completion_tokens,
+        checkpoint_every=config.checkpoint_every,
+        loss=LossConfig(clip_low=config.clip, clip_high=config.clip),
         credit=CreditConfig(
+            estimator="gae",
             gae_lambda=config.gae_lambda,
             critic_learning_rate=config.critic_learning_rate,
             critic_epochs=config.critic_epochs,
         ),
+        memory=grpo.memory,
     )
 
 
-class PpoLearner:
-    """A role's policy, its value head and what PPO compares it with; a Stateful part of a checkpoint."""
+def make_ppo_learner(
+    models: Mapping[str, Any],
+    config: PpoConfig,
+    grpo: GrpoConfig,
+    *,
+    player: SoloPlayer,
+    judge: Judge | None,
+    **options: Any,
+) -> RLLearner:
+    """The learner of a role's PPO; `models` have the weights that KL is measured from."""
+    scorer = SoloScorer(grpo, judge=judge, weights=(config.verifier_weight, config.model_weight))
+    credit = PpoCredit(next(iter(models.values())), config, temperature=grpo.temperature)
+    monitor = PpoMonitor(
+        credit, grpo.changed(curriculum=False), models, scorer=scorer, families=player.families
+    )
+    algorithm = Algorithm(
+        name="ppo",
+        episodes_per_case=1,
+        player=replace(player, group_size=1),
+        scorer=scorer,
+        credit=credit,
+        monitor=monitor,
+    )
+    updater = PolicyUpdater(models, make_ppo_settings(config, grpo), pools_roles=True)
+    return RLLearner(updater, algorithm, whitens=True, **options)
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        config: PpoConfig,
-        *,
-        role: str,
-        rollouts: Rollouts,
-        grpo: GrpoConfig,
-        judge: Judge | None,
-        seed: int,
-    ) -> None:
-        """`model` has the weights before the stage: the reference of KL. `grpo` says how roles play."""
-        self.model, self.config, self._role = model, config, role
-        self._rollouts, self._grpo, self._judge = rollouts, grpo, judge
-        joint = joint_config(config, grpo)
-        self._updater = TeamUpdater({role: model}, joint, seed=seed)
-        self._critic = Critic(model.config.hidden_size, joint, next(model.parameters()).device)
+
+class PpoCredit:
+    """Rows with a reward on every own token: a price of KL, and on the last one the episode's reward."""
+
+    def __init__(self, model: nn.Module, config: PpoConfig, *, temperature: float) -> None:
+        self._model, self._config, self._temperature = model, config, temperature
         self._reference = ReferencePolicy(model)
-        self._faults = FaultWindow()
+        self.kl = 0.0  # of the latest rows, in nats per token
 
-    @property
-    def num_steps(self) -> int:
-        """Batches learnt from so far."""
-        return self._updater.num_steps
-
-    def step(self, scenarios: Sequence[Scenario]) -> dict[str, float]:
-        """Play these scenarios and learn from them; returns what to log.
-
-        Raises:
-            FaultyRunError: too many episodes got no reward (training/roles/scoring.py).
-        """
-        played = self._rollouts.play(
-            self.model,
-            scenarios,
-            version=f"{self._role}@{self.num_steps}",
-            temperature=self._grpo.temperature,
-            stream=f"ppo/{self.num_steps}",
-        )
-        episodes, parts = self._reward(played)
-        rewards = [one["total"] for one in parts]
-        if not episodes:
-            self._updater.num_steps += 1
-            return {"episodes_left_out": 1.0}
-        rows, kl = self.make_rows(episodes, rewards)
-        credited, error = self._critic.credit(self.model, rows)
-        stats = self._updater.update({self._role: whiten(credited)})[self._role]
+    def assign(self, roles: Sequence[str], groups: Sequence[ScoredSoloGroup]) -> dict[str, list[float]]:
+        """Every role's rewards, of which the value heads make advantages."""
         return {
-            **{f"reward/{part}": statistics.fmean(one[part] for one in parts) for part in parts[0]},
-            "verified": statistics.fmean(one.verdict.reward for one in episodes),
-            "exact": statistics.fmean(one.verdict.exact for one in episodes),
-            "kl_to_start": kl,
-            "critic_error": error,
-            "clip_fraction": stats.clip_fraction,
-            "entropy": stats.entropy,
-            "grad_norm": stats.grad_norm,
-            "loss": stats.loss,
-            "episodes_left_out": 1 - len(episodes) / len(played),
+            role: [total for group in usable_groups(role, groups) for total in group.totals] for role in roles
         }
 
     def make_rows(
-        self, episodes: Sequence[SoloEpisode], rewards: Sequence[float]
-    ) -> tuple[list[TrainingRow], float]:
-        """Rows with a reward on every own token, and the mean KL estimate in nats per token.
+        self, groups: Sequence[ScoredSoloGroup], advantages: Mapping[str, Sequence[float]]
+    ) -> dict[str, list[TrainingRow]]:
+        """One row per episode with rewards on its tokens.
 
         The reward of a token is minus kl_coefficient times the difference of its log-probability from the
         reference's; on the last one stands the episode's reward as well.
         """
-        rows = [make_row(one.trajectory, reward) for one, reward in zip(episodes, rewards, strict=True)]
-        pairs = [(row.token_ids, row.loss_mask) for row in rows]
-        reference = self._reference.logprobs(self.model, pairs, temperature=self._grpo.temperature).tolist()
-        found, start, gaps = [], 0, []
-        for row in rows:
-            own = reference[start : start + row.num_own]
-            start += row.num_own
-            gap = [now - before for now, before in zip(row.own_logprobs(), own, strict=True)]
-            gaps += gap
-            found.append(with_token_rewards(row, [-self.config.kl_coefficient * one for one in gap]))
-        return found, statistics.fmean(gaps) if gaps else 0.0
-
-    def _reward(
-        self, played: Sequence[SoloEpisode | Exception]
-    ) -> tuple[list[SoloEpisode], list[Mapping[str, float]]]:
-        """The episodes that have a reward, and its parts; the others are counted."""
-        grpo, config = self._grpo, self.config
-        scored = score_all(played, lambda one: episode_reward(one, grpo), timeout_s=grpo.reward_timeout_s)
-        weights = (config.verifier_weight, config.model_weight)
-        scored = add_model_scores(scored, read_transcripts(played), self._judge, weights)
-        kept = [
-            (episode, one.parts)
-            for episode, one in zip(played, scored, strict=True)
-            if isinstance(episode, SoloEpisode) and one.parts is not None
-        ]
-        self._faults.take(scored, num_usable=len(kept))
-        return [episode for episode, _ in kept], [parts for _, parts in kept]
-
-    def state(self) -> Mapping[str, Any]:
-        """Weights, optimizers and position."""
+        rows = {
+            role: [
+                make_row(episode.trajectory, total)
+                for group, total in zip(usable_groups(role, groups), of_role, strict=True)
+                for episode in group.played
+            ]
+            for role, of_role in advantages.items()
+        }
+        every = [row for of_role in rows.values() for row in of_role]
+        pairs = [(row.token_ids, row.loss_mask) for row in every]
+        reference = self._reference.logprobs(self._model, pairs, temperature=self._temperature).tolist()
+        own = [value for row in every for value in row.own_logprobs()]
+        gaps = [now - before for now, before in zip(own, reference, strict=True)]
+        self.kl = statistics.fmean(gaps) if gaps else 0.0
+        prices = iter([-self._config.kl_coefficient * gap for gap in gaps])
         return {
-            "updater": self._updater.state(),
-            "critic": self._critic.state(),
-            "faults": self._faults.state(),
+            role: [with_token_rewards(row, [next(prices) for _ in range(row.num_own)]) for row in of_role]
+            for role, of_role in rows.items()
         }
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        self._updater.load_state(state["updater"])
-        self._critic.load_state(state["critic"])
-        self._faults.load_state(state["faults"])
+
+class PpoMonitor(SoloMonitor):
+    """Metrics and alarms of GRPO, with the divergence that was charged."""
+
+    def __init__(self, credit: PpoCredit, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._credit = credit
+
+    def measure(
+        self,
+        groups: Sequence[ScoredSoloGroup],
+        rows: Mapping[str, Sequence[TrainingRow]],
+        stats: Mapping[str, LossStats],
+    ) -> dict[str, float]:
+        """Metrics of the rollouts, the loss and the divergence."""
+        return super().measure(groups, rows, stats) | {"kl_to_start": self._credit.kl}
 
 
 def with_token_rewards(row: TrainingRow, rewards: Sequence[float]) -> TrainingRow:
@@ -173,15 +144,3 @@ def with_token_rewards(row: TrainingRow, rewards: Sequence[float]) -> TrainingRo
         raise ValueError(f"{len(rewards)} rewards for {row.num_own} own tokens")
     own = iter([*rewards[:-1], rewards[-1] + row.advantage])
     return replace(row, token_rewards=tuple(next(own) if bit else 0.0 for bit in row.loss_mask))
-
-
-def whiten(rows: Sequence[TrainingRow]) -> list[TrainingRow]:
-    """The rows with token advantages of mean 0 and standard deviation 1 over all own tokens."""
-    values = [value for row in rows for value in row.own_advantages()]
-    mean = statistics.fmean(values)
-    spread = max(LEAST_SPREAD, math.sqrt(statistics.fmean((value - mean) ** 2 for value in values)))
-    found = []
-    for row in rows:
-        own = iter((value - mean) / spread for value in row.own_advantages())
-        found.append(replace(row, token_advantages=tuple(next(own) if bit else 0.0 for bit in row.loss_mask)))
-    return found

@@ -1,12 +1,11 @@
 """Training on several processes: joining them, FSDP2 sharding of a model, its whole weights again.
 
-    torchrun --nproc-per-node 4 -m training.stages.marl_on_ranks RUN
+    torchrun --nproc-per-node 4 -m training.stages.on_ranks RUN marl
 
 Up to about 3B parameters every rank holds all weights (data parallel) and plays with them. Above that
-`marl.memory.sharding` fsdp2, or a launch of one role's stage with FSDP2, shards what is trained; each rank
-then plays with a whole copy in the precision of rollouts, refreshed before it plays. In joint training
-gradients are summed over ranks, as all losses are divided by counts over all ranks: the step is that of one
-process on all scenarios.
+`memory.sharding` fsdp2 shards what is trained; each rank then plays with a whole copy in the precision of
+rollouts, refreshed before it plays. Gradients are summed over ranks, as all losses are divided by counts over
+all ranks: the step is that of one process on all scenarios.
 """
 
 import os
@@ -35,7 +34,6 @@ from training.runs.resume import StageCheckpoints
 from training.runs.shard_files import split_shards, write_shards
 from training.runs.state_files import write_state
 
-TRL_START = "ref."  # TRL's copy of the adapter that it trains, for KL
 BACKENDS = "cpu:gloo,cuda:nccl"  # counts and objects lie on the CPU, gradients on the GPU
 
 
@@ -80,7 +78,7 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
     With `bf16` passes compute in bfloat16; weights, gradients' sums and optimizer stay in float32.
     """
     for name, parameter in model.named_parameters():  # what may learn later must be known to do so now
-        if "lora_" in name and not any(f".{kept}" in name for kept in (START, TRL_START)):
+        if "lora_" in name and f".{START}" not in name:
             parameter.requires_grad_(True)
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None

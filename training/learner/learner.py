@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from simulator.engines.adapter_names import START
-from training.config.marl_config import MarlConfig
+from training.config.rl_sections import RLConfig
 from training.learner.fsdp import compute_device
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
 from training.learner.kl import estimate_kl
@@ -99,7 +99,7 @@ def clipped_surrogate(
 def backward_role(
     model: nn.Module,
     rows: Sequence[TrainingRow],
-    config: MarlConfig,
+    config: RLConfig,
     *,
     reference: nn.Module | None = None,
     kl_coefficient: float | None = None,
@@ -135,7 +135,7 @@ def backward_role(
 def backward_team(
     model: nn.Module,
     rows: Mapping[str, Sequence[TrainingRow]],
-    config: MarlConfig,
+    config: RLConfig,
     *,
     references: Mapping[str, nn.Module] | None = None,
     kl_coefficients: Mapping[str, float] | None = None,
@@ -203,7 +203,7 @@ def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
     return RowCounts(rows=len(rows), tokens=sum(row.num_own for row in rows))
 
 
-def idle_pass(model: nn.Module, config: MarlConfig, device: torch.device) -> None:
+def idle_pass(model: nn.Module, config: RLConfig, device: torch.device) -> None:
     """A pass without effect, while other ranks have rows and this one has none left."""
     batch = idle_batch(device)
     with routed_roles(model, batch):
@@ -216,7 +216,7 @@ def _batch_loss(
     model: nn.Module,
     batch: RowBatch,
     counts: Mapping[str, RowCounts],
-    config: MarlConfig,
+    config: RLConfig,
     references: Mapping[str, nn.Module],
     kl_weights: Mapping[str, float],
     sums: Mapping[str, _Sums],
@@ -251,7 +251,7 @@ def _batch_loss(
 
 
 def policy_losses(
-    logprobs: Float[Tensor, " own"], batch: RowBatch, config: MarlConfig
+    logprobs: Float[Tensor, " own"], batch: RowBatch, config: RLConfig
 ) -> tuple[Float[Tensor, " own"], Tensor]:
     """Per own token the policy-gradient loss, and whether the clip took its gradient away."""
     sampling = batch.sampling_logprobs
@@ -272,17 +272,17 @@ def reduce_losses(
     batch: RowBatch,
     own: slice,
     counts: RowCounts,
-    config: MarlConfig,
+    config: RLConfig,
 ) -> Tensor:
     """The role's loss from those of its tokens; `counts` are of the whole step, not of the batch.
 
     dapo: mean over all own tokens. grpo: mean over rows of each row's mean. dr_grpo: as if every row were
-    max_completion_tokens long. The names are TRL's.
+    max_row_tokens long. The names are TRL's.
     """
     if config.loss.kind == "dapo":
         return losses.sum() / counts.tokens
     if config.loss.kind == "dr_grpo":
-        return losses.sum() / (counts.rows * config.max_completion_tokens)
+        return losses.sum() / (counts.rows * config.max_row_tokens)
     lengths = torch.tensor([max(1, row.num_own) for row in batch.rows], device=losses.device)
     return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
 
@@ -293,9 +293,7 @@ def _distinct(models: Mapping[str, nn.Module]) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def _reference_logprobs(
-    reference: nn.Module, model: nn.Module, batch: RowBatch, config: MarlConfig
-) -> Tensor:
+def _reference_logprobs(reference: nn.Module, model: nn.Module, batch: RowBatch, config: RLConfig) -> Tensor:
     with routed_roles(reference, batch, prefix=START if reference is model else ""):
         return token_logprobs(
             reference, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows

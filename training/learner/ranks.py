@@ -61,7 +61,7 @@ class Ranks:
             dist.barrier()
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """Rank 0 goes before the others: what it mends in a folder or sets aside is done when they look."""
         if self.rank:
             self.wait()

@@ -181,7 +181,7 @@ def serve_models(
 
 @contextmanager
 def open_rollouts(
-    run: Run, *, end_id: int, num_models: int = 1, ranks: Ranks = ONE_RANK
+    run: Run, *, end_id: int, num_models: int = 1, max_staleness: int = 0, ranks: Ranks = ONE_RANK
 ) -> Iterator[PolicyEngine | None]:
     """The engine that a stage samples its rollouts on, from its first step to its last.
 
@@ -189,30 +189,31 @@ def open_rollouts(
     On a GPU it is kept with the decode steps that it has recorded, except where plays overlap with updates
     and two engines are at work at a time. Every rank has an engine of its own; of clients of running servers
     the first rank's alone hands over adapters. `num_models`: that play, each with its own weights.
+    `max_staleness`: steps that the stage's rollouts may be behind the weights.
 
     Raises:
         UserError: as `open_engine`.
     """
     config = name_engine(run.config.engine, run.config.model)
     if config.name == "transformers":
-        is_kept = torch.cuda.is_available() and not run.config.marl.max_staleness
+        is_kept = torch.cuda.is_available() and not max_staleness
         yield TransformersEngine(end_id=end_id, seed=run.config.seed) if is_kept else None
         return
-    with ranks.first_alone():
+    with ranks.main_process_first():
         base = find_weights(run, BASE, RECONCILER)
     shared = {
         "name": ranks.first(token_hex(4)),
         "is_loader": ranks.rank == 0,
-        "spare_versions": run.config.marl.max_staleness + 1 if ranks.size > 1 else 0,
+        "spare_versions": max_staleness + 1 if ranks.size > 1 else 0,
     }
-    config = _share_gpu(run.config, config, num_models=num_models, is_training=True)
+    config = _share_gpu(run.config, config, num_models=num_models, is_training=True, sleeps=not max_staleness)
     seed = run.config.seed + RANK_STRIDE * ranks.rank  # ranks of one seed would draw the same noise
     with open_engine(config, end_id=end_id, seed=seed, base=base, shared=shared) as engine:
         yield engine
         ranks.wait()  # nobody takes its adapters away from ranks that still play
 
 
-def rest_engine(engine: PolicyEngine | None) -> None:
+def release_engine_memory(engine: PolicyEngine | None) -> None:
     """Let an engine beside the learner give its memory back until it is called again."""
     if isinstance(engine, VLLMEngine):
         engine.sleep()
@@ -221,7 +222,12 @@ def rest_engine(engine: PolicyEngine | None) -> None:
 
 
 def _share_gpu(
-    config: RunConfig, engine: EngineConfig, *, num_models: int, is_training: bool = False
+    config: RunConfig,
+    engine: EngineConfig,
+    *,
+    num_models: int,
+    is_training: bool = False,
+    sleeps: bool = False,
 ) -> EngineConfig:
     """The engine's section with what the run says of adapters and of who else is on the GPU."""
     if engine.name != "vllm":
@@ -232,7 +238,7 @@ def _share_gpu(
         dtype=config.model.dtype,
         num_engines=num_models if config.model.adapter == "none" else 1,
         beside_learner=is_training,
-        sleeps=is_training and not config.marl.max_staleness,
+        sleeps=sleeps,
     )
     return engine.changed(vllm=options)
 

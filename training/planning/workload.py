@@ -70,22 +70,19 @@ def list_phases(config: RunConfig) -> list[Workload]:
 
 def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Workload:
     grpo = config.grpo
-    per_step = grpo.prompts_per_step * grpo.group_size / grpo.num_iterations
-    played = {role: grpo.steps_of(role) * per_step for role in alone}
-    batch = grpo.prompts_per_step * grpo.group_size * grpo.steps_per_generation
-    is_reused = grpo.num_iterations * grpo.steps_per_generation > 1
-    recomputes = is_reused and grpo.loss.old_logprobs == "learner"  # without gradient: a third of a pass
+    batch = grpo.prompts_per_step * grpo.group_size
+    played = dict.fromkeys(alone, grpo.max_steps * batch)
     share = (grpo.trained_per_group or grpo.group_size) / grpo.group_size
-    passes = grpo.num_iterations * share + (1 if recomputes else 0) / 3
-    together = grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size
+    passes = grpo.updates_per_batch * share
+    row = statistics.fmean(lengths.row for lengths in alone.values())
     return Workload(
         name="GRPO per role",
         trained=sum(played[role] * passes * lengths.row for role, lengths in alone.items()),
         read=sum(played[role] * lengths.context for role, lengths in alone.items()),
         sampled=sum(played[role] * lengths.own for role, lengths in alone.items()),
         batch=batch,
-        row=statistics.fmean(lengths.row for lengths in alone.values()),
-        step_rows=math.ceil(together * share),
+        row=row,
+        step_rows=min(math.ceil(batch * share), math.ceil(grpo.memory.micro_batch_tokens / row)),
     )
 
 

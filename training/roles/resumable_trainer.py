@@ -1,13 +1,12 @@
-"""Makes a Hugging Face trainer keep our checkpoints: a class to mix in before `SFTTrainer` or `GRPOTrainer`.
+"""Makes a Hugging Face trainer keep our checkpoints: a class to mix in before one of TRL's.
 
-Trainer itself resumes exactly only between two generation batches, and with pickled files. Here its state
-goes through training/runs/resume.py, and the buffered rollout window, its position and the sums of
-half-logged metrics go with it. Steps whose gradient is not finite change nothing and are counted. Of several
+Trainer itself resumes with pickled files. Here its state goes through training/runs/resume.py, and the sums
+of half-logged metrics go with it. Steps whose gradient is not finite change nothing and are counted. Of many
 processes the first one saves, with what the others need to go on, and each its part of sharded weights; under
 DeepSpeed nothing is saved.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,7 @@ from training.runs.state_files import read_state
 
 # Of the trainers' own attributes, those that the next step or the next log line depends on.
 ATTRIBUTES = (
-    "_step", "_buffered_inputs", "_total_train_tokens", "_current_train_step_time", "entropy_coef",
-    "_last_world_entropy", "_entropy_window_stats", "_tr_loss", "_total_loss_scalar",
-    "_globalstep_last_logged", "current_flos",
+    "_total_train_tokens", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_flos",
 )  # fmt: skip
 
 
@@ -55,10 +52,9 @@ class ResumableTrainer(Trainer):
 
         Once, before there is an optimizer. accelerate then takes the models as they are.
         """
-        for model in (self.model, getattr(self, "ref_model", None)):
-            if model is not None:
-                shard_model(model, bf16=self.args.bf16)
-                model._is_accelerate_prepared = True  # else it would wrap them for data parallel training
+        model: Any = self.model
+        shard_model(model, bf16=self.args.bf16)
+        model._is_accelerate_prepared = True  # else it would wrap it for data parallel training
 
     def keep_checkpoints(
         self, checkpoints: StageCheckpoints | None, parts: Mapping[str, Stateful] | None = None
@@ -197,10 +193,6 @@ class ResumableTrainer(Trainer):
         own = read_state(path, "trainer") if stored is None else stored["trainer"]
         del own["is_over"]
         own.pop("num_processes", None)
-        if own.get("_buffered_inputs") is not None:
-            own["_buffered_inputs"] = [
-                _to_device(batch, self.args.device) for batch in own["_buffered_inputs"]
-            ]
         trainer: Any = self
         for mode, sums in own.pop("_metrics").items():
             trainer._metrics[mode].update(sums)
@@ -214,16 +206,6 @@ class ResumableTrainer(Trainer):
         for name, part in self.parts.items():
             part.load_state(read_state(path, f"part-{name}"))
 
-    def get_train_dataloader(self) -> Any:
-        loader = super().get_train_dataloader()
-        self._train_loader = loader
-        return loader
-
-    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
-        epochs, batches = super()._init_training_state(*args, **kwargs)
-        _wind_forward(self._train_loader, epochs)
-        return epochs, batches
-
 
 class _SaveWhenDue(TrainerCallback):
     def __init__(self, checkpoints: StageCheckpoints) -> None:
@@ -232,34 +214,3 @@ class _SaveWhenDue(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if agree(self._checkpoints.is_due(state.global_step)):
             control.should_save = True
-
-
-def _to_device(batch: Mapping[str, Any], device: Any) -> dict[str, Any]:
-    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in batch.items()}
-
-
-def _wind_forward(loader: Any, epochs: int) -> None:
-    """Let a sampler with a generator of its own draw the orders of the epochs that are over."""
-    sampler = _find_seeded_sampler(loader)
-    for _ in range(epochs if sampler is not None else 0):
-        for _ in sampler:
-            pass
-
-
-def _find_seeded_sampler(loader: Any) -> Any:
-    """TRL's RepeatSampler, which goes on drawing from one generator; others seed themselves by epoch."""
-    for owner in _owners(loader):
-        if type(owner).__name__ == "RepeatSampler":
-            return owner
-    return None
-
-
-def _owners(loader: Any) -> Iterator[Any]:
-    waiting, seen = [loader], set()
-    while waiting:
-        owner = waiting.pop()
-        if owner is None or id(owner) in seen:
-            continue
-        seen.add(id(owner))
-        yield owner
-        waiting += [getattr(owner, name, None) for name in ("sampler", "batch_sampler", "base_dataloader")]

@@ -40,15 +40,6 @@ def collect(value: Value) -> list[Value]:
     return found or []
 
 
-def share(values: list[Value]) -> list[Value]:
-    """The values of all processes in every one of them, in rank order."""
-    if not _are_several():
-        return values
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, values)
-    return [value for values_of_rank in found for value in values_of_rank]
-
-
 def is_first() -> bool:
     """Return whether this process writes for all."""
     return not _are_several() or dist.get_rank() == 0

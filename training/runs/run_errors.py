@@ -12,17 +12,13 @@ from roles.errors import UserError
 OUT_OF_MEMORY, DIVERGED, WORKER_LOST = 4, 5, 6
 MAX_SKIPPED_STEPS = 5  # in a row
 _SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad allocation")
-_LOWER_SFT = (
-    "or first lower sft.micro_batch_size or num_workers in the run's config.yaml (the result stays the same)"
-)
-_LOWER_GRPO = (
-    "or start a run with a lower grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"
-)
+_HERE = "or first lower {} or num_workers in the run's config.yaml (the result stays the same)"
 REMEDIES = {
     **dict.fromkeys(
-        ("sft", "sft_more", "sft_own", "sft_instead", "sft_best_habit", "single_sft"), _LOWER_SFT
+        ("sft", "sft_more", "sft_own", "sft_instead", "sft_best_habit", "single_sft"),
+        _HERE.format("sft.micro_batch_size"),
     ),
-    **dict.fromkeys(("grpo", "grpo_instead", "single_grpo"), _LOWER_GRPO),
+    **dict.fromkeys(("grpo", "grpo_instead", "single_grpo"), _HERE.format("grpo.memory.micro_batch_tokens")),
     **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
     "ppo": "or begin the stage with a lower prompts_per_step",
     "marl": (

@@ -104,7 +104,7 @@ def train_grpo_instead(path: Path, owner: str) -> None:
         return
     config = run.config
     grpo = config.grpo.model_copy(update={"max_steps": count_grpo_steps(config, owner)})
-    first_index = FIRST_GRPO_INDEX + config.grpo.steps_of(owner) * config.grpo.prompts_per_step
+    first_index = FIRST_GRPO_INDEX + config.grpo.max_steps * config.grpo.prompts_per_step
     train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first_index)
 
 

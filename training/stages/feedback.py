@@ -31,23 +31,20 @@ from training.config.feedback_config import (
     RewardModelConfig,
 )
 from training.feedback.labels import Label, read_labels, resolve_labels
-from training.feedback.ppo import PpoLearner
+from training.feedback.ppo import make_ppo_learner, make_ppo_settings
 from training.feedback.reward_model import RewardModel, build_reward_model, load_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows
 from training.feedback.trainers import count_steps, run_dpo, run_kto, run_reward_model
-from training.learner.fsdp import save_on_ranks
-from training.learner.ranks import ONE_RANK
-from training.models.adapters import owner_of
-from training.models.engine_factory import open_rollouts
+from training.models.adapters import owner_of, roles_of
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
-from training.roles.rollouts import Rollouts
-from training.runs.faults import fault_point
-from training.runs.resume import StageCheckpoints, load_parts
-from training.runs.run_errors import SkippedSteps, explain_memory_errors
+from training.rl.solo.play import SoloPlayer
+from training.runs.resume import StageCheckpoints
+from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
 from training.stages.grpo import draw_scenarios
+from training.stages.rl_stage import open_play, train_steps
 from training.stages.sft import train_on_rows
 
 PPO_OFFSET = 500_000  # of PPO's first scenario after that of GRPO: others than GRPO met
@@ -177,34 +174,28 @@ def train_ppo(path: Path, role: str) -> None:
     chat, grpo, name = make_chat(tokenizer, run.config), run.config.grpo, f"ppo/{role}"
     first, size = FIRST_GRPO_INDEX + PPO_OFFSET, settings.prompts_per_step
     scenarios = draw_scenarios(run, role, "train", settings.max_steps * size, first)
-    judge = load_reward_model(run, role).score if settings.model_weight else None
+    models = dict.fromkeys(roles_of(role), model)
     publishing = _publishing(run, "ppo", role, settings, model, tokenizer)
-    with publishing as (options, payload), open_rollouts(run, end_id=chat.end_id) as engine:
-        rollouts = Rollouts(
-            scenarios,
-            role=role,
-            chat=chat,
-            config=grpo,
-            seed=run.config.seed,
-            families=families(run.config.model.prompts),
-            engine=engine,
+    play = open_play(run, models, make_ppo_settings(settings, grpo), chat)
+    with publishing as (options, payload), play as where:
+        learner = make_ppo_learner(
+            models,
+            settings,
+            grpo,
+            player=SoloPlayer(config=grpo, chat=chat, families=families(run.config.model.prompts)),
+            judge=load_reward_model(run, role).score if settings.model_weight else None,
+            **where,
         )
-        learner = PpoLearner(
-            model, settings, role=role, rollouts=rollouts, grpo=grpo, judge=judge, seed=run.config.seed
+        train_steps(
+            run,
+            name,
+            learner,
+            lambda step: scenarios[step * size : (step + 1) * size],
+            options["checkpoints"],
+            units=5,
+            show=lambda metrics: {"reward": metrics.get("reward/total", float("nan"))},
         )
-        checkpoints: StageCheckpoints = options["checkpoints"]
-        if (found := checkpoints.find()) is not None:
-            load_parts(found, {"learner": learner})
-        skipped = SkippedSteps()
-        for step in range(learner.num_steps, settings.max_steps):
-            fault_point("step")
-            metrics = learner.step([scenarios[step * size + place] for place in range(size)])
-            run.log(name, step + 1, metrics)
-            skipped.watch(step + 1, [metrics.get("grad_norm", 0.0)])
-            report_progress(5, reward=metrics.get("reward/total", float("nan")))
-            if checkpoints.is_due(step + 1):
-                save_on_ranks(checkpoints, step + 1, {"learner": learner.state()}, ONE_RANK)
-        payload["step"] = settings.max_steps
+        payload["step"] = learner.num_steps
 
 
 @contextmanager

@@ -1,16 +1,12 @@
 """The stage `grpo`: GRPO of one role on scenarios of its own family, from its SFT weights."""
 
-import copy
-import math
-import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.base import Role
-from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
@@ -21,28 +17,25 @@ from training.data.drawn_scenarios import DrawnScenarios
 from training.feedback.reward_model import load_reward_model
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
-from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
-from training.roles.alarm_files import list_alarms, write_alarms
-from training.roles.grpo import run_grpo
-from training.roles.rollouts import Rollouts
-from training.roles.scoring import Judge
+from training.rl.solo.alarm_files import list_alarms, write_alarms
+from training.rl.solo.algorithm import SoloMonitor, make_solo_learner
+from training.rl.solo.play import SoloPlayer
 from training.runs.resume import StageCheckpoints, logged_values
-from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
 from training.stages.order import SOURCE
+from training.stages.rl_stage import open_play, prepare_policies, train_steps
+from training.stages.rollout_hosts import open_hosts
 
 
 def train_grpo(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     """Train one role by GRPO from its SFT weights."""
     run = Run.open(path)
-    with ranks.first_alone():
+    with ranks.main_process_first():
         if is_finished(run, "grpo", role):
             return
-    first = FIRST_GRPO_INDEX
-    train_role(run, "grpo", role, run.config.grpo.of_role(role), first_index=first, ranks=ranks)
+    train_role(run, "grpo", role, run.config.grpo, first_index=FIRST_GRPO_INDEX, ranks=ranks)
 
 
 def train_role(
@@ -50,7 +43,7 @@ def train_role(
 ) -> None:
     """Train one role on scenarios of its family from `first_index` on.
 
-    Roles that share an adapter take turns in its batches.
+    Roles that share their weights take turns in its batches.
     """
     config = run.config
     model, tokenizer = load_trainable(run, SOURCE[stage], role)
@@ -66,12 +59,13 @@ def train_role(
         stage=stage,
         grpo=grpo,
         families=families(config.model.prompts),
+        on_hosts=True,
         ranks=ranks,
     )
 
 
 def draw_scenarios(run: Run, role: str, split: Split, count: int, first: int) -> DrawnScenarios:
-    """`count` scenarios of a role's own family from index `first`; roles of one adapter take turns."""
+    """`count` scenarios of a role's own family from index `first`; roles of one set of weights take turns."""
     config, roles = run.config, roles_of(role)
 
     def draw_one(place: int) -> Scenario:
@@ -95,89 +89,71 @@ def train_on_scenarios(
     grpo: GrpoConfig | None = None,
     families: Mapping[str, Family] = FAMILIES,
     roles: Mapping[str, Role] = ROLES,
+    on_hosts: bool = False,
     ranks: Ranks = ONE_RANK,
 ) -> None:
     """Train a model on rollouts of the scenarios, publish its weights and mark the stage done.
 
-    `grpo`: in place of the run's own section. Every rank plays its part of a step's scenarios; the first one
-    logs and publishes.
-
-    Raises:
-        UserError: a number of prompts that the ranks cannot share evenly.
+    `grpo`: in place of the run's own section. `on_hosts`: the run's rollout hosts play, if it has any; they
+    know the run's own families alone.
     """
     config, name = run.config, f"{stage}/{role}"
     grpo = grpo or config.grpo
     chat = make_chat(tokenizer, config)
     before = copy_weights(model, role)
-    actor = copy.deepcopy(model).cpu() if ranks.shares_weights else None  # the GPU has room after sharding
     checkpoints = StageCheckpoints(run, name, every_steps=grpo.checkpoint_every)
-
-    def on_step(step: int, metrics: Mapping[str, float]) -> None:
-        if ranks.rank == 0:
-            run.log(name, step, metrics)
-        if "verified" in metrics:
-            report_progress(5, reward=metrics["verified"], **list_alarms(metrics))
-
+    models = dict.fromkeys(roles_of(role), model)
+    policies = prepare_policies(
+        run, models, grpo, ranks, lambda: dict.fromkeys(models, load_trainable(run, SOURCE[stage], role)[0])
+    )
     with (
-        tempfile.TemporaryDirectory(prefix="emads-") as scratch,
-        explain_memory_errors(name),
-        open_rollouts(run, end_id=chat.end_id, ranks=ranks) as engine,
+        open_hosts(run, ranks, (stage, role)) if on_hosts else nullcontext() as hosts,
+        open_play(run, models, grpo, chat, ranks, hosts=hosts) as where,
     ):
-        outcome = run_grpo(
-            model,
-            tokenizer,
-            scenarios,
-            divide_prompts(grpo, ranks.size),
-            role=role,
-            chat=chat,
-            output_dir=Path(scratch),
-            seed=config.seed,
-            on_step=on_step,
-            make_rollouts=partial(
-                Rollouts, engine=engine, families=families, roles=roles, judge=_load_judge(run, role, grpo)
-            ),
-            checkpoints=checkpoints,
-            validation=validation,
-            gradient_checkpointing=config.model.gradient_checkpointing,
-            actor=actor,
+        learner = make_solo_learner(
+            models,
+            grpo,
+            player=SoloPlayer(config=grpo, chat=chat, families=families, roles=roles),
+            name=stage,
+            judge=load_reward_model(run, role).score if grpo.model_weight else None,
+            difficulties=[scenario.difficulty for scenario in scenarios] if grpo.curriculum else (),
+            ranks=ranks,
+            **policies,
+            **where,
         )
+        monitor = learner.monitor
+        assert isinstance(monitor, SoloMonitor)
+        size = grpo.prompts_per_step
+        best = train_steps(
+            run,
+            name,
+            learner,
+            lambda step: monitor.choose(scenarios[step * size : (step + 1) * size], step * size),
+            checkpoints,
+            validation=list(validation),
+            validates_start=True,
+            units=5,
+            show=lambda metrics: {
+                **({"reward": metrics["verified"]} if "verified" in metrics else {}),
+                **list_alarms(metrics),
+            },
+        )
+        step = best.restore()
     if ranks.rank == 0:
-        write_alarms(run, name, outcome.alarms)
+        write_alarms(run, name, monitor.alarms.standing)
         finish_stage(
             run,
             stage,
             role,
-            actor or model,
+            learner.updater.actors[next(iter(models))],
             tokenizer,
             before,
-            step=outcome.step,
+            step=step,
             train_s=checkpoints.train_s,
             signal=_mean_signal(run, name),
         )
         checkpoints.clear()
     ranks.wait()
-
-
-def divide_prompts(grpo: GrpoConfig, num_ranks: int) -> GrpoConfig:
-    """The section of one of several ranks, which plays its part of each step's prompts, groups whole.
-
-    Raises:
-        UserError: the prompts of a step are no multiple of the number of ranks.
-    """
-    if grpo.prompts_per_step % num_ranks:
-        raise UserError(
-            f"grpo.prompts_per_step {grpo.prompts_per_step} must be a multiple of {num_ranks} processes"
-        )
-    share, micro = grpo.prompts_per_step // num_ranks, grpo.memory.micro_batch_size
-    return grpo.changed(
-        prompts_per_step=share,
-        memory__micro_batch_size=math.gcd(micro, share * grpo.group_size) if micro else 0,
-    )
-
-
-def _load_judge(run: Run, role: str, grpo: GrpoConfig) -> Judge | None:
-    """The model that scores transcripts beside the verifier; None where the config gives it no weight."""
-    return load_reward_model(run, role).score if grpo.model_weight else None
 
 
 def _mean_signal(run: Run, stage: str) -> float:

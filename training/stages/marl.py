@@ -1,40 +1,25 @@
-"""The stage `marl`: joint training of all roles from their GRPO weights, or from other joint ones.
-
-It runs in one process or on several ranks. A run folder and its checkpoints do not depend on the number of
-ranks: what one process began, four can go on with. Cases are divided over the ranks, rank 0 writes.
-"""
+"""The stage `marl`: joint training of all roles from their GRPO weights, or from other joint ones."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
-from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, rows_of_run
-from training.joint.anchor import AnchorRows
-from training.joint.best_team import BestTeam
-from training.joint.hosts.pool import HostPool
-from training.joint.marl import JointLearner
-from training.joint.overlap import OverlappedLearner, copy_models
-from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks
-from training.learner.token_logprobs import compute_in_bf16
-from training.models.adapters import keep_start
-from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, is_finished, save_team, weights_differ
-from training.runs.faults import fault_point
-from training.runs.memory import return_freed_memory
-from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
-from training.runs.run_errors import SkippedSteps, explain_memory_errors
+from training.rl.loop import RLLearner
+from training.rl.team.algorithm import TeamMonitor, make_team_learner
+from training.rl.team.guards import AnchorRows
+from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress
 from training.stages.from_config import (
     choose_game,
     joint_cases,
@@ -43,9 +28,8 @@ from training.stages.from_config import (
     past_own_scores,
     validation_cases,
 )
+from training.stages.rl_stage import open_play, prepare_policies, train_steps
 from training.stages.rollout_hosts import open_hosts
-
-Models = Mapping[str, PreTrainedModel]
 
 
 def train_marl(
@@ -59,30 +43,55 @@ def train_marl(
         UserError: the stage is to end, and no step of it is saved.
     """
     run = Run.open(path)
-    config = run.config
-    with ranks.first_alone():
+    config, marl = run.config, run.config.marl
+    with ranks.main_process_first():
         if all(is_finished(run, "marl", role) for role in TEAM_ROLES):
             return
         models, tokenizer = load_joint_start(run)
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
-    num_models = len({id(model) for model in models.values()})
-    with nullcontext() if ends_here else open_hosts(run, ranks) as hosts, ExitStack() as opened:
-        engine = None
-        if hosts is None and not ends_here:
-            engine = opened.enter_context(
-                open_rollouts(run, end_id=chat.end_id, num_models=num_models, ranks=ranks)
-            )
-        learner = _make_learner(run, models, chat, engine, hosts, ranks)
-        last = 0 if ends_here else min(config.marl.max_steps, max_steps or config.marl.max_steps)
-        checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
-        best = _train_steps(run, learner, checkpoints, last)
+    policies = prepare_policies(run, models, marl, ranks, lambda: load_joint_start(run)[0])
+    with (
+        nullcontext() if ends_here else open_hosts(run, ranks) as hosts,
+        open_play(run, models, marl, chat, ranks, hosts=hosts, plays=not ends_here) as where,
+    ):
+        learner = make_team_learner(
+            models,
+            marl,
+            reward_weights=config.team_reward,
+            make_game=choose_game(config),
+            anchor_rows=make_anchor_rows(config, chat),
+            ranks=ranks,
+            **policies,
+            **where,
+        )
+        last = 0 if ends_here else min(marl.max_steps, max_steps or marl.max_steps)
+        checkpoints = StageCheckpoints(run, "marl", every_steps=marl.checkpoint_every)
+
+        def recall_own_scores() -> None:
+            assert isinstance(learner.monitor, TeamMonitor)
+            for role in TEAM_ROLES:
+                for score in past_own_scores(run, role):
+                    learner.monitor.anchor.drift.update({role: score})
+
+        best = train_steps(
+            run,
+            "marl",
+            learner,
+            partial(joint_cases, config),
+            checkpoints,
+            validation=validation_cases(config),
+            last=last,
+            begin=recall_own_scores,
+            units=10,
+            show=lambda metrics: {"team_reward": metrics.get("team_reward", float("nan"))},
+        )
         if ends_here and not learner.num_steps:
             raise UserError(
                 f"no step of joint training is saved in {path}, so it cannot end here;"
                 f" `emads train marl {path}` begins it"
             )
-        if last < config.marl.max_steps and not ends_here:
+        if last < marl.max_steps and not ends_here:
             return
         best.restore()
     if ranks.rank == 0:
@@ -90,95 +99,9 @@ def train_marl(
         checkpoints.clear()
 
 
-def _make_learner(
-    run: Run,
-    models: Models,
-    chat: HFChat,
-    engine: PolicyEngine | None,
-    hosts: HostPool | None,
-    ranks: Ranks,
-) -> JointLearner:
-    """The learner of the whole team, its models sharded over the ranks where the config says so."""
-    config = run.config
-    if config.model.gradient_checkpointing:
-        for model in models.values():  # a model that several roles share is only told again
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-    references = None
-    if config.marl.needs_reference:
-        references = make_references(run, models)
-    actors = None
-    if config.marl.memory.sharding == "fsdp2" and ranks.size > 1:
-        actors = copy_models(models)  # whole ones, to play with
-        for model in {id(one): one for one in [*models.values(), *(references or {}).values()]}.values():
-            shard_model(model, bf16=config.marl.memory.bf16, cpu_offload=config.marl.memory.cpu_offload)
-    elif config.marl.memory.bf16:
-        for model in {id(one): one for one in [*models.values(), *(references or {}).values()]}.values():
-            compute_in_bf16(model)
-    return JointLearner(
-        models,
-        config.marl,
-        chat=chat,
-        reward_weights=config.team_reward,
-        seed=config.seed,
-        make_game=choose_game(config),
-        references=references,
-        anchor_rows=make_anchor_rows(config, chat),
-        ranks=ranks,
-        actors=actors,
-        engine=engine,
-        hosts=hosts,
-        block_size=config.rollouts.block_size,
-    )
-
-
-def make_references(run: Run, models: Models) -> Models:
-    """The team before this stage, for KL: frozen adapters on the same base, or models of its own."""
-    if run.config.model.adapter == "none":
-        starting, _ = load_joint_start(run)
-        return {role: model.eval().requires_grad_(False) for role, model in starting.items()}
-    keep_start(next(iter(models.values())))
-    return models
-
-
-def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints, last: int) -> BestTeam:
-    """Go on from the newest checkpoint to step `last`; returns the best team of the validations."""
-    config, ranks = run.config, learner.ranks
-    num_played = config.marl.max_steps if last else 0  # steps whose cases are played at all
-    trainer = OverlappedLearner(learner, partial(joint_cases, config), num_played)
-    best = BestTeam(learner, validation_cases(config))  # every rank plays all of them: one result
-    parts: dict[str, Stateful] = {"learner": trainer, "best": best}
-    found = ranks.first(checkpoints.find() if ranks.rank == 0 else None)
-    if found is not None:
-        load_parts(found, parts)
-    else:
-        for role in TEAM_ROLES:
-            for score in past_own_scores(run, role):
-                learner.updater.drift.update({role: score})
-    ranks.wait()  # rank 0 may soon remove the checkpoint: with no step left, at once
-    skipped = SkippedSteps()
-    for step in range(learner.num_steps, last):
-        fault_point("step")
-        with explain_memory_errors("marl"):
-            metrics = trainer.step()
-            if config.marl.guards.validate_every and (step + 1) % config.marl.guards.validate_every == 0:
-                metrics |= best.validate()
-        if learner.hosts is not None:
-            return_freed_memory()  # for the hosts of this machine, who play next
-        if ranks.rank == 0:
-            run.log("marl", step + 1, metrics)
-        skipped.watch(step + 1, [metrics.get(f"grad_norm/{role}", 0.0) for role in learner.models])
-        report_progress(10, team_reward=metrics.get("team_reward", float("nan")))
-        stops_early = step + 1 == last < config.marl.max_steps
-        if ranks.first(stops_early or checkpoints.is_due(step + 1)):
-            states = {name: part.state() for name, part in parts.items()}
-            save_on_ranks(checkpoints, step + 1, states, ranks)
-    trainer.close()
-    return best
-
-
 def _publish(
     run: Run,
-    learner: JointLearner,
+    learner: RLLearner,
     tokenizer: PreTrainedTokenizerBase,
     before: Mapping[str, Mapping[str, Any]],
     *,

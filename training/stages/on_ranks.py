@@ -1,26 +1,142 @@
-"""A stage on several worker processes of this machine: where all roles share weights, or play jointly.
+"""A stage on several processes that share its batches: workers of this machine, or ranks of torchrun.
 
-On a CPU alone: processes of several GPUs are started by torchrun (`training/stages/marl_on_ranks.py`).
+    torchrun --nproc-per-node 4 -m training.stages.on_ranks RUN marl [--max-steps N]
+    torchrun --nproc-per-node 2 -m training.stages.on_ranks RUN grpo ROLE
+    accelerate launch --num_processes 2 -m training.stages.on_ranks RUN sft ROLE
+
+GRPO and joint training shard weights by their `memory.sharding`, and a killed stage goes on from its newest
+checkpoint on any number of ranks. SFT runs on a trainer of TRL: accelerate launches it (data parallel, FSDP2
+or ZeRO-2) or, without a GPU, torchrun; it goes on with as many processes as before, under ZeRO-2 from the
+start. `--fault KIND@PLACE:COUNT` breaks a stage on purpose.
 """
 
+import argparse
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState, GradientState
+from accelerate.utils import DeepSpeedPlugin, is_deepspeed_available, parse_flag_from_env
 
+from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.engines.adapter_names import SHARED
 from training.config.run_config import RunConfig
 from training.learner.fsdp import join_ranks, leave_ranks
+from training.learner.ranks import Ranks, end_process
 from training.models.adapters import list_owners
+from training.models.base_model import quiet_libraries
+from training.roles.trainer_ranks import uses_deepspeed
+from training.runs.faults import parse_faults, plan_faults
+from training.runs.memory import keep_freed_memory
+from training.runs.run_folder import Run
+from training.runs.workers import show_progress
+from training.stages.grpo import train_grpo
+from training.stages.marl import train_marl
+from training.stages.sft import train_sft
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train; 2 after a user's mistake, and other numbers as `emads` has them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("stage", choices=["sft", "grpo", "marl"])
+    parser.add_argument("role", nargs="?", choices=[*ROLES, SHARED])
+    parser.add_argument("--max-steps", type=int, help="of marl: stop there, to go on later")
+    parser.add_argument("--fault", action="append", default=[], metavar="KIND@PLACE:COUNT")
+    options = parser.parse_args(arguments)
+    if (options.role is None) != (options.stage == "marl"):
+        parser.error("sft and grpo train one ROLE, marl trains the team")
+    quiet_libraries()
+    try:
+        plan_faults(parse_faults(options.fault))
+        keep_freed_memory()
+        config = Run.open(options.run).config
+        torch.set_num_threads(config.threads_per_worker)
+        ranks = join_trainer_ranks(config) if options.stage == "sft" else join_learner_ranks()
+        units = {
+            "sft": lambda: config.sft.steps_of(options.role),
+            "grpo": lambda: 5 * config.grpo.max_steps,
+            "marl": lambda: 10 * config.marl.max_steps,
+        }[options.stage]()
+        title = "/".join(filter(None, (options.stage, options.role)))
+        with show_progress(title, units, shown=ranks.rank == 0):
+            if options.stage == "marl":
+                train_marl(options.run, ranks, max_steps=options.max_steps)
+            else:
+                train = train_sft if options.stage == "sft" else train_grpo
+                train(options.run, options.role, ranks)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
+    leave_ranks(ranks)  # not after an error: the others would have to come here too
+    return 0
+
+
+def join_learner_ranks() -> Ranks:
+    """This process among the ranks of a stage of RL.
+
+    Raises:
+        UserError: accelerate was told to shard, which the config's memory.sharding does.
+    """
+    if uses_deepspeed() or parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        raise UserError(
+            "GRPO and joint training shard by grpo.memory.sharding and marl.memory.sharding fsdp2: launch"
+            " with torchrun, without a config of accelerate"
+        )
+    return join_ranks()
+
+
+def join_trainer_ranks(config: RunConfig) -> Ranks:
+    """This process among those of SFT."""
+    shares_weights = check_launcher(config)
+    if uses_deepspeed():
+        place = PartialState() if torch.cuda.is_available() else PartialState(backend="gloo")
+    else:
+        join_ranks()
+        place = PartialState(cpu=not torch.cuda.is_available())
+    size = place.num_processes
+    return Ranks(rank=place.process_index, size=size, shares_weights=shares_weights and size > 1)
+
+
+def check_launcher(config: RunConfig) -> bool:
+    """Return whether the processes of SFT share the weights (FSDP2): `shard_model` cuts them up.
+
+    Raises:
+        UserError: DeepSpeed that is not installed, shards weights or is given Muon; another FSDP than the
+            second, or of a 4-bit base.
+    """
+    if uses_deepspeed():
+        if not is_deepspeed_available():
+            raise UserError("this launch needs DeepSpeed: pip install 'emads[deepspeed]'")
+        if (zero_stage := DeepSpeedPlugin().zero_stage) == 3:
+            raise UserError(
+                "ZeRO stage 3 shards the weights, which are published whole: set stage 2"
+                " (configs/accelerate/zero2.yaml), or launch with configs/accelerate/fsdp2.yaml"
+            )
+        if zero_stage and config.sft.optimizer == "muon":
+            raise UserError("ZeRO cuts matrices up, and sft.optimizer muon needs whole ones: set it to adamw")
+    if not parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        return False
+    if os.environ.get("FSDP_VERSION") != "2" or parse_flag_from_env("FSDP_OFFLOAD_PARAMS"):
+        raise UserError("FSDP is version 2 here, without offload: launch with configs/accelerate/fsdp2.yaml")
+    if config.model.adapter == "qlora":
+        raise UserError("FSDP2 does not shard the 4-bit base of model.adapter qlora: launch without a config")
+    del os.environ["ACCELERATE_USE_FSDP"]
+    return True
 
 
 def train_on_ranks(train: Callable[..., None], path: Path, *args: Any) -> None:
     """Call `train(path, *args, ranks)` as the rank that this process's variables say, or alone.
 
-    After an error the group stays open: the others wait in it until whoever started them ends them.
+    For worker processes, on a CPU alone: processes of several GPUs are started by torchrun. After an error
+    the group stays open: the others wait in it until whoever started them ends them.
     """
     if "RANK" not in os.environ:
         return train(path, *args)
@@ -41,3 +157,7 @@ def count_role_ranks(config: RunConfig) -> int:
 def count_joint_ranks(config: RunConfig) -> int:
     """Workers that share the cases of a joint step."""
     return 1 if torch.cuda.is_available() else config.num_ranks
+
+
+if __name__ == "__main__":
+    end_process(main())

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.export.atomic_files import write_atomic
 from training.config.data_config import FIRST_GRPO_INDEX
 from training.data.demonstrations import TokenRow
+from training.models.adapters import roles_of
 from training.models.weights import is_finished, load_weights
-from training.roles.rollouts import Rollouts
+from training.rl.hosts.host import serve_roles
+from training.rl.solo.play import SoloPlayer
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
 from training.stages.grpo import draw_scenarios
@@ -46,20 +49,18 @@ def train_sft_own(path: Path, owner: str) -> None:
 def sample_right(run: Run, owner: str) -> list[TokenRow]:
     """The sampled transcripts of full reward on the scenarios that GRPO plays, equal ones once."""
     config = run.config
-    grpo = config.grpo.of_role(owner).model_copy(update={"curriculum": False})
+    grpo = config.grpo
     model, tokenizer = load_weights(run, SOURCE[STAGE], owner)
-    known = families(config.model.prompts)
-    rollouts = Rollouts(
-        [], role=owner, chat=make_chat(tokenizer, config), config=grpo, seed=config.seed, families=known
-    )
+    chat = make_chat(tokenizer, config)
+    player = SoloPlayer(config=grpo, chat=chat, families=families(config.model.prompts))
+    models = dict.fromkeys(roles_of(owner), model)
     rows: dict[TokenRow, None] = {}
     size = grpo.prompts_per_step
     scenarios = draw_scenarios(run, owner, "train", grpo.max_steps * size, FIRST_GRPO_INDEX)
     for step in range(grpo.max_steps):
-        repeated = [one for one in scenarios[step * size : (step + 1) * size] for _ in range(grpo.group_size)]
-        played = rollouts.play(
-            model, repeated, version=STAGE, temperature=grpo.temperature, stream=f"{STAGE}/{step}"
-        )
+        engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=config.seed), models, step)
+        groups = player.play(engine, scenarios[step * size : (step + 1) * size], f"{STAGE}/{step}")
+        played = [one for group in groups for one in group.episodes]
         rows |= dict.fromkeys(keep_right([one for one in played if isinstance(one, SoloEpisode)]))
     return list(rows)
 

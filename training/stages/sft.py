@@ -19,7 +19,6 @@ from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import Habits, TokenRow, rows_of_run, take_turns
-from training.joint.replans import replan_rows
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
@@ -30,6 +29,7 @@ from training.models.weights import (
     load_trainable,
     open_start,
 )
+from training.rl.team.replans import replan_rows
 from training.roles.sft import run_sft
 from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     """Fine-tune one role: from the base, from another role's SFT weights, or from its own in another run."""
     run = Run.open(path)
-    with ranks.first_alone():
+    with ranks.main_process_first():
         if is_finished(run, "sft", role):
             return
     sft = run.config.sft
@@ -64,7 +64,7 @@ def train_sft_more(path: Path, role: str) -> None:
 def count_control_steps(config: RunConfig, role: str) -> int:
     """SFT steps that learn from `sft.control_fraction` times as many transcripts as the role's GRPO plays."""
     grpo = config.grpo
-    count = grpo.steps_of(role) * grpo.prompts_per_step * grpo.group_size
+    count = grpo.max_steps * grpo.prompts_per_step * grpo.group_size
     return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
 
 

@@ -52,12 +52,8 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
         dumped.get("sft", {}).pop("control_fraction", None)
     owners = set(list_owners(config.model)) if owner is None or stage == JOINT else {owner}
     starters = owners | ({config.sft.transfer_from} if config.sft.transfer_from else set())
-    for section, of in ((config.sft, starters), (config.grpo, owners)):
-        if section.stage in dumped:
-            dumped[section.stage] |= {
-                "max_steps": 0,
-                "role_steps": {one: section.steps_of(one) for one in of},
-            }
+    if "sft" in dumped:
+        dumped["sft"] |= {"max_steps": 0, "role_steps": {one: config.sft.steps_of(one) for one in starters}}
     return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
 
 

@@ -16,7 +16,7 @@ from scenarios.team.game import PlanGame
 from scenarios.team.offers import CheckedReport, load_report
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, combine_parts, score_episode
-from training.joint.records import ScoredEpisode
+from training.rl.records import ScoredEpisode
 
 Table = dict[str, CheckedReport | None]
 

@@ -9,12 +9,12 @@ import torch
 
 from reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
 from roles.registry import ROLES
-from training.joint import marl
-from training.joint.hosts.host import RolloutHost
 from training.learner.ranks import end_process
 from training.models.weights import load_weights
+from training.rl import loop
+from training.rl.hosts.host import RolloutHost
 from training.runs.run_folder import Run
-from training.stages import marl_on_ranks, rollout_hosts
+from training.stages import on_ranks, rollout_hosts
 from training.stages.from_config import joint_cases, make_chat, validation_cases
 from training.stages.marl import train_marl
 
@@ -42,10 +42,10 @@ def open_scripted_host(path: Path) -> Iterator[RolloutHost]:
 if __name__ == "__main__":
     from reliability.joint import rank_stage  # under the name by which host processes find it
 
-    setattr(marl, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
+    setattr(loop, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
     setattr(rollout_hosts, "open_host", rank_stage.open_scripted_host)  # noqa: B010
     if sys.argv[2:] == ["--alone"]:  # in a process as fresh as a rank
         torch.set_num_threads(1)
         train_marl(Path(sys.argv[1]))
     else:
-        end_process(marl_on_ranks.main())
+        end_process(on_ranks.main([sys.argv[1], "marl", *sys.argv[2:]]))

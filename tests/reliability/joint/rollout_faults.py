@@ -30,13 +30,13 @@ from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
-from training.joint import marl
-from training.joint.hosts.host import RolloutHost
-from training.joint.hosts.pool import Host, HostPool
-from training.joint.hosts.process_host import ProcessHost
-from training.joint.hosts.ray_host import RayHost
-from training.joint.marl import SHORT_GAME, JointLearner
-from training.joint.protocols import choose_player
+from training.rl import loop
+from training.rl.hosts.host import RolloutHost
+from training.rl.hosts.pool import Host, HostPool
+from training.rl.hosts.process_host import ProcessHost
+from training.rl.hosts.ray_host import RayHost
+from training.rl.loop import RLLearner
+from training.rl.team.algorithm import SHORT_GAME, choose_player, make_team_learner
 
 KINDS = ("kill", "hang", "slow")
 MOST_CALLS = 30  # of one case: 3 report sets of 9 calls, and a second decision on each
@@ -98,7 +98,7 @@ def open_faulty_host(folder: Path | None) -> Iterator[RolloutHost]:
     yield RolloutHost(make_models(tokenizer), player, make_engine)
 
 
-def equal_weights(one: JointLearner, other: JointLearner, role: str) -> bool:
+def equal_weights(one: RLLearner, other: RLLearner, role: str) -> bool:
     """Tell whether the role's weights are the same in every bit."""
     mine, theirs = (dict(learner.models[role].named_parameters()) for learner in (one, other))
     return all(torch.equal(mine[name], theirs[name]) for name in mine)
@@ -121,9 +121,9 @@ class FaultySteps:
     def _make_host(self, number: int) -> Host:
         return self._host_class(partial(open_faulty_host, Path(self._folder.name)))
 
-    def make_learner(self, hosts: HostPool | None) -> JointLearner:
+    def make_learner(self, hosts: HostPool | None) -> RLLearner:
         """A learner of fresh models."""
-        return JointLearner(
+        return make_team_learner(
             make_models(self._tokenizer),
             LEARNING,
             chat=self._chat,
@@ -133,18 +133,18 @@ class FaultySteps:
             block_size=1,
         )
 
-    def _learn_alone(self, num_steps: int) -> JointLearner:
+    def _learn_alone(self, num_steps: int) -> RLLearner:
         """A learner after so many steps in this process."""
-        original = getattr(marl, "TransformersEngine")  # noqa: B009 (marl only imports it)
+        original = getattr(loop, "TransformersEngine")  # noqa: B009 (loop only imports it)
         speakers = half_expert_team(draw_cases(6))
-        setattr(marl, "TransformersEngine", partial(ScriptedModelEngine, speakers, chat=self._chat))  # noqa: B010
+        setattr(loop, "TransformersEngine", partial(ScriptedModelEngine, speakers, chat=self._chat))  # noqa: B010
         try:
             learner = self.make_learner(None)
             for cases in (self.cases, self.later)[:num_steps]:
                 learner.step(cases)
             return learner
         finally:
-            setattr(marl, "TransformersEngine", original)  # noqa: B010
+            setattr(loop, "TransformersEngine", original)  # noqa: B010
 
     def try_fault(self, fault: str, at: int) -> str:
         """Let a host fail at call number `at` of its case; what was wrong, or ""."""

@@ -24,7 +24,7 @@ from simulator import reward
 from training.config.loading import load_config
 from training.models.base_model import build_tiny_model, quiet_libraries
 from training.models.weights import BASE, load_weights, save_weights
-from training.roles import rollouts
+from training.rl.solo import score
 from training.runs import faults
 from training.runs.checkpoints import verify
 from training.runs.faults import Fault
@@ -50,8 +50,8 @@ SETTINGS = (
     "grpo.max_steps=8",
     "grpo.prompts_per_step=1",
     "grpo.group_size=2",
-    "grpo.steps_per_generation=2",
-    "grpo.num_iterations=2",
+    "grpo.minibatches=2",
+    "grpo.updates_per_batch=2",
     "grpo.max_turns=1",
     "grpo.max_completion_tokens=6",
     "grpo.checkpoint_every=1",
@@ -71,7 +71,7 @@ TRAIN: dict[str, Callable[[Path], None]] = {
     "grpo": lambda path: train_grpo(path, ROLE),
     "marl": train_marl,
 }
-STATE_FILES = ("weights", "optimizer", "scheduler", "random", "part-rollouts", "learner")
+STATE_FILES = ("weights", "optimizer", "scheduler", "random", "learner", "best")
 _replaced: list[Callable[[], None]] = []  # calls that put back what `set_up` has replaced
 COUNT_ONLY = Fault(
     kind="kill", place="step", count=10**8, stage=None
@@ -88,7 +88,7 @@ def set_up() -> None:
         if name.startswith("training.") and hasattr(module, "score_episode"):
             _replace(module, "score_episode", paid)
     _replace(base, "TOKENIZER_SCENARIOS", 10)
-    _replace(rollouts, "episode_reward", _pay_solo(rollouts.episode_reward))
+    _replace(score, "episode_reward", _pay_solo(score.episode_reward))
     _replace(StageCheckpoints, "clear", lambda self: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -206,7 +206,7 @@ def digest(folder: Path, stage: str) -> dict[str, str]:
     verify(newest)
     for name in STATE_FILES:
         for file in sorted(newest.glob(f"{name}.*")):
-            if stage != "marl" or name != "random":  # nothing there draws from the process's own generators
+            if stage == "sft" or name != "random":  # nothing else draws from the process's own generators
                 found[f"state/{file.name}"] = _hash(file.read_bytes())
     rows = [
         (row.stage, row.step, sorted((k, repr(v)) for k, v in row.metrics.items() if "time" not in k))

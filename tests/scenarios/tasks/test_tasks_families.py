@@ -1,6 +1,8 @@
 """Task families: conformance, hand-checked cases, and play of every kind through simulator.agents.solo."""
 
+import ast
 import asyncio
+import inspect
 import json
 import random
 import statistics
@@ -352,7 +354,12 @@ def test_only_evaluation_and_the_importer_break_the_seal() -> None:
         if "unseal_test" in path.read_text()
     }
     importer = {"training/data/tasks/importing.py"}
-    assert users <= {"scenarios/tasks/splits.py", *importer}
+    assert users <= {"scenarios/tasks/imported.py", *importer}
+    assert not [
+        node  # the module that makes keys takes none
+        for node in ast.walk(ast.parse(inspect.getsource(imported)))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "unseal_test"
+    ]
 
 
 def test_imported_scenarios_are_counted_within_their_difficulty(tasks: TaskSet) -> None:

@@ -24,7 +24,9 @@ def make_model() -> Any:
         vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
     )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config)
+    model.eval()
+    return model
 
 
 def talk(*, fixed_shapes: bool) -> list[list[Completion]]:

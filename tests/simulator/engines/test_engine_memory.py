@@ -11,7 +11,7 @@ from simulator.engines.embedded import lanes
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.static_window import StaticWindow
-from training.models.engine_factory import rest_engine
+from training.models.engine_factory import release_engine_memory
 
 
 @pytest.mark.parametrize(("kind", "most"), [(KVWindow, 232), (StaticWindow, 157)])
@@ -68,7 +68,7 @@ def test_a_resting_engine_gives_a_window_of_more_than_half_the_gpu_back(
 
     for memory, left in ((None, held), (2 * held, held), (2 * held - 1, 0)):
         monkeypatch.setattr(lanes, "device_memory", lambda device, most=memory: most)
-        rest_engine(engine)
+        release_engine_memory(engine)
         assert lane.window.num_bytes == left
 
     more = (5, 6, 7, *said.token_ids, 9)

@@ -33,7 +33,7 @@ from simulator.engines.vllm.server_client import (
     read_problem,
 )
 from training.config.loading import load_config
-from training.config.run_config import EngineConfig, RunConfig
+from training.config.run_config import EngineConfig
 from training.models.engine_factory import choose_engine, open_engine, team_schemas
 
 
@@ -187,7 +187,7 @@ def test_config_names_engines_and_refuses_what_does_not_go_together() -> None:
     ]:
         with pytest.raises(ValidationError, match=match):
             EngineConfig.model_validate(values)
-    default = RunConfig()
+    default = load_config()
     assert choose_engine(default, None).name == "transformers"  # on a CPU
     assert choose_engine(default, "vllm").name == "vllm"
     with pytest.raises(UserError, match="did you mean 'vllm'"):

@@ -1,4 +1,4 @@
-"""SFT or GRPO of a role with DeepSpeed on CPU processes, for tests: nothing is compiled, rewards by hash."""
+"""SFT of a role with DeepSpeed on CPU processes, for tests: nothing is compiled, rewards by hash."""
 
 import sys
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
 from reliability.stages.tiny_runs import set_up
-from training.stages.role_on_ranks import main
+from training.stages.on_ranks import main
 
 _step = DeepSpeedZeroOptimizer.step
 

@@ -3,7 +3,7 @@
 import sys
 
 from reliability.stages.tiny_runs import set_up
-from training.stages.role_on_ranks import main
+from training.stages.on_ranks import main
 
 if __name__ == "__main__":
     set_up()

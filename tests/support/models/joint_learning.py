@@ -1,8 +1,8 @@
 """Joint learners of tiny models on scripted words, the cases they play, and their engines' records."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from tiny_models import small_model, tiny_chat
@@ -11,13 +11,15 @@ from reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import SPECIALISTS
-from scenarios.team import TeamScenario, generate
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.engines.base import Completion, CompletionRequest
+from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
-from training.joint.marl import JointLearner
-from training.joint.records import ScoredGroup, ScoredReportSet
 from training.learner.rows import TrainingRow
+from training.rl.loop import RLLearner
+from training.rl.records import ScoredGroup, ScoredReportSet
+from training.rl.team.algorithm import make_team_learner
 
 CONFIG = MarlConfig().changed(
     scenarios_per_step=3,
@@ -29,6 +31,7 @@ CONFIG = MarlConfig().changed(
     max_completion_tokens=600,
 )
 WEIGHTS = TeamRewardWeights()
+SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 SEATS = SPECIALISTS
 
 
@@ -58,12 +61,19 @@ Engines = list[Any]
 
 def make_learner(
     config: MarlConfig = CONFIG, *, seed: int = 0, scale: float = 1.0, **options: Any
-) -> JointLearner:
+) -> RLLearner:
     models = {role: small_model(place, scale) for place, role in enumerate(ROLES)}
-    return JointLearner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=seed, **options)
+    return make_team_learner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=seed, **options)
 
 
-def play(learner: JointLearner, scenarios: Sequence[TeamScenario], first_place: int = 0) -> list[ScoredGroup]:
+def make_rows(learner: RLLearner, groups: Sequence[ScoredGroup]) -> Mapping[str, Sequence[TrainingRow]]:
+    """Every role's rows of scored groups."""
+    return learner.credit.make_rows(groups, learner.credit.assign(tuple(learner.models), groups))
+
+
+def play(
+    learner: RLLearner, scenarios: Sequence[TeamScenario], first_place: int = 0
+) -> Sequence[ScoredGroup]:
     """The scored groups of one step."""
     return learner.scorer.score(learner.play(scenarios, first_place))
 
@@ -73,8 +83,8 @@ def sets_of(groups: Sequence[ScoredGroup]) -> list[tuple[TeamScenario, ScoredRep
     return [(group.scenario, one) for group in groups for one in group.report_sets]
 
 
-def rows_of(learner: JointLearner, role: str, groups: Sequence[ScoredGroup]) -> list[TrainingRow]:
-    return learner.make_rows(groups)[role]
+def rows_of(learner: RLLearner, role: str, groups: Sequence[ScoredGroup]) -> Sequence[TrainingRow]:
+    return make_rows(learner, groups)[role]
 
 
 def transcripts(engine: Any) -> dict[str, set[tuple[Any, ...]]]:

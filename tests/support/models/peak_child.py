@@ -7,7 +7,6 @@ peak is that of live tensors. What a step of a tiny model loads beside them does
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,14 @@ from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow, role_scenario
-from training.joint.update import TeamUpdater
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.models.shapes import SHAPES
 from training.planning.memory import joint_memory, role_memory
 from training.planning.workload import Workload
-from training.roles.grpo import run_grpo
-from training.roles.rollouts import Rollouts
+from training.rl.solo.algorithm import make_solo_learner
+from training.rl.solo.play import SoloPlayer
+from training.rl.update import PolicyUpdater
 from training.roles.sft import run_sft
 
 SHAPE = SHAPES["smollm2-135m"]
@@ -59,7 +58,7 @@ def learn_jointly(make: Callable[[], Any]) -> None:
     for role in list(ROLES)[1:]:
         model.add_adapter(role, model.peft_config["cto"])
     config = MarlConfig().changed(memory__logit_rows=64)
-    updater = TeamUpdater(dict.fromkeys(ROLES, model), config, seed=0)
+    updater = PolicyUpdater(dict.fromkeys(ROLES, model), config)
     rows = [
         TrainingRow(
             role="cto",
@@ -106,18 +105,13 @@ def learn_by_grpo(make: Callable[[], Any]) -> None:
     ).changed(guards__alarm_every=0)
     scenarios = [role_scenario("cto", "train", 0, index, (1,), "short") for index in range(2)]
     pay = iter([0.0, 1.0] * 8)
-    rollouts = partial(Rollouts, engine=Recital(end_id=1, seed=0))
-
-    def make_rollouts(*given: Any, **named: Any) -> Rollouts:
-        made = rollouts(*given, **named)
-        made._score = lambda episode: {"total": next(pay)}  # type: ignore[method-assign]
-        return made
-
-    with tempfile.TemporaryDirectory() as folder:
-        run_grpo(
-            make(), tiny_tokenizer(), scenarios, config, role="cto", chat=tiny_chat(),
-            output_dir=Path(folder), seed=0, on_step=lambda step, metrics: None, make_rollouts=make_rollouts,
-        )  # fmt: skip
+    player, chat = SoloPlayer(config=config, chat=tiny_chat()), tiny_chat()
+    learner = make_solo_learner(
+        {"cto": make()}, config, player=player, chat=chat, seed=0, engine=Recital(end_id=1, seed=0)
+    )
+    learner.scorer._score = lambda episode: {"total": next(pay)}  # type: ignore[attr-defined]
+    for scenario in scenarios:
+        learner.step([scenario])
 
 
 STEPS = {"joint": learn_jointly, "sft": learn_from_rows, "grpo": learn_by_grpo}

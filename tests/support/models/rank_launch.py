@@ -23,8 +23,7 @@ PROGRAMS = {  # not every environment has them as commands
 }
 LIMIT_S = 900.0
 STAGES = (
-    "training.stages.marl_on_ranks",
-    "training.stages.role_on_ranks",
+    "training.stages.on_ranks",
     "reliability.joint.rank_stage",
 )
 
@@ -36,7 +35,7 @@ FORKED.set_forkserver_preload(list(STAGES))
 def fork_hosts(patch: pytest.MonkeyPatch) -> None:
     """Let rollout hosts be such processes, too."""
     started = SimpleNamespace(get_context=lambda _: FORKED)
-    patch.setattr("training.joint.hosts.process_host.multiprocessing", started)
+    patch.setattr("training.rl.hosts.process_host.multiprocessing", started)
 
 
 def launch(*arguments: object) -> str:

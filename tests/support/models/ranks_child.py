@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from joint_learning import FaultyEngine
@@ -20,13 +20,14 @@ from scenarios.team import generate
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
 from training.data.demonstrations import TokenRow
-from training.joint import marl
-from training.joint.marl import JointLearner
-from training.joint.overlap import copy_models
-from training.joint.role_weights import role_weights
 from training.learner.fsdp import join_ranks, leave_ranks, shard_model, whole
 from training.learner.ranks import Ranks
 from training.models.adapters import keep_start
+from training.rl import loop
+from training.rl.loop import RLLearner
+from training.rl.overlap import copy_models
+from training.rl.role_weights import role_weights
+from training.rl.team.algorithm import make_team_learner
 from training.runs.shard_files import split_shards, write_shards
 from training.runs.state_files import read_state, write_state
 
@@ -41,7 +42,7 @@ def make_learner(
     sharded: bool = False,
     adapters: bool = False,
     offloaded: bool = False,
-) -> JointLearner:
+) -> RLLearner:
     models: dict[str, Any] = {role: small_model(place).double() for place, role in enumerate(ROLES)}
     references, actors = None, None
     if adapters:
@@ -51,7 +52,7 @@ def make_learner(
         actors = copy_models(models)
         for model in {id(one): one for one in models.values()}.values():
             shard_model(model, cpu_offload=offloaded)
-    return JointLearner(
+    return make_team_learner(
         models,
         LEARNING.changed(**options),
         chat=tiny_chat(),
@@ -88,7 +89,7 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     kind = {name: job[name] for name in ("sharded", "adapters", "offloaded") if name in job}
     learner = make_learner(ranks, options=job.get("options", {}), **kind)
     if job.get("fallen"):
-        learner.updater.drift.fallen = set(ROLES)
+        cast(Any, learner.updater.anchor).drift.fallen = set(ROLES)
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
     for step in range(job["first"], job["last"]):
@@ -99,7 +100,7 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     ranks.wait()  # the next job may read it on every rank
 
 
-def leave(learner: JointLearner, ranks: Ranks, folder: Path, name: str, *, is_sharded: bool) -> None:
+def leave(learner: RLLearner, ranks: Ranks, folder: Path, name: str, *, is_sharded: bool) -> None:
     """Write state and weights under this name."""
     state, shards = split_shards(learner.state())
     assert bool(shards) == is_sharded, "a sharded tensor is never whole"
@@ -110,7 +111,7 @@ def leave(learner: JointLearner, ranks: Ranks, folder: Path, name: str, *, is_sh
         for role in ROLES
         for name, weight in role_weights(learner.models[role], role).items()
     }
-    for role, critic in learner.updater.critics.items():
+    for role, critic in (learner.values.critics if learner.values else {}).items():
         weights |= {f"{role}.head.{name}": value.detach() for name, value in critic.head.named_parameters()}
     if ranks.rank == 0:
         write_state(folder, name, state)
@@ -119,7 +120,7 @@ def leave(learner: JointLearner, ranks: Ranks, folder: Path, name: str, *, is_sh
 
 def take_turns(ranks: Ranks, folder: Path) -> None:
     """Rank 0 is slow; the others find what it left all the same."""
-    with ranks.first_alone():
+    with ranks.main_process_first():
         if ranks.rank == 0:
             time.sleep(0.5)
             (folder / "left.txt").touch()
@@ -131,7 +132,7 @@ def take_turns(ranks: Ranks, folder: Path) -> None:
 def main(folder: Path, jobs: list[dict[str, Any]]) -> None:
     torch.set_num_threads(1)
     speakers = half_expert_team(CASES)
-    setattr(marl, "TransformersEngine", lambda **given: FaultyEngine(speakers, chat=tiny_chat(), **given))  # noqa: B010
+    setattr(loop, "TransformersEngine", lambda **given: FaultyEngine(speakers, chat=tiny_chat(), **given))  # noqa: B010
     ranks = join_ranks(timeout_s=300)
     take_turns(ranks, folder)
     for job in jobs:

@@ -29,14 +29,14 @@ from simulator.engines.embedded import own_pass
 from training.config.loading import load_config
 from training.export.export import export_team
 from training.export.gguf_files import write_model
-from training.joint import score
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 from training.models import weights
 from training.models.weights import load_weights
-from training.roles import rollouts
+from training.rl.solo import score as solo_score
+from training.rl.team import score
 from training.runs.run_folder import Run
 
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "model_families.json"
@@ -167,10 +167,10 @@ def _train(run: Run) -> list[float]:
     def pay_team(scenario: Any, episode: Any, verdict: Any) -> Any:
         return replace(verdict, reward=draw())
 
-    episode_reward = rollouts.episode_reward
+    episode_reward = solo_score.episode_reward
     with (
         patch.object(weights, "save_weights", keep),
-        patch.object(rollouts, "episode_reward", pay_episode),
+        patch.object(solo_score, "episode_reward", pay_episode),
         patch.dict(score.REWARDS, {"team": pay_team}),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

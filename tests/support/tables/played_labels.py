@@ -9,13 +9,15 @@ from tiny_models import DIFFICULTIES
 from roles.registry import ROLES
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Comparison, Label, Provenance, Verdict
 from training.feedback.reviewers import START, LabelWriter, Reviewer
 from training.feedback.rows import read_transcript
-from training.roles.rollouts import Rollouts
+from training.rl.hosts.host import serve_roles
+from training.rl.solo.play import SoloPlayer
 
 ROLE = "cto"
 PLAY = GrpoConfig(max_turns=2, max_completion_tokens=6)
@@ -24,9 +26,10 @@ PROVENANCE = Provenance(run="tiny", weights="sft", style="short", source="simula
 
 def play(model: Any, chat: HFChat, count: int, stream: str = "labels") -> list[SoloEpisode]:
     """`count` scenarios, each played once; another stream gives other answers."""
-    rollouts = Rollouts([], role=ROLE, chat=chat, config=PLAY, seed=0, families=families("short"))
+    player = SoloPlayer(config=PLAY, chat=chat, families=families("short"))
+    engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=0), {ROLE: model}, 0)
     scenarios = [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(count)]
-    played = rollouts.play(model, scenarios, version="test", temperature=1.0, stream=stream)
+    played = player.play_once(engine, scenarios, stream, temperature=1.0)
     return [one for one in played if isinstance(one, SoloEpisode)]
 
 

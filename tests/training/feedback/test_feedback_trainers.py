@@ -16,13 +16,16 @@ from transformers import AutoModelForSequenceClassification
 from scenarios.registry import families
 from training.config.feedback_config import DpoConfig, PpoConfig, PreferenceConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow, role_scenario
-from training.feedback.ppo import PpoLearner, whiten, with_token_rewards
+from training.feedback.ppo import make_ppo_learner, with_token_rewards
 from training.feedback.reward_model import RewardModel
 from training.feedback.rows import PreferenceRow, preference_rows, verdict_rows
 from training.feedback.trainers import _rotate_in_batches, run_dpo, run_kto, run_reward_model, sum_logprobs
 from training.learner.rows import TrainingRow
-from training.roles.rollouts import Rollouts
-from training.roles.scoring import Scored, add_model_scores
+from training.rl.credit.critic import whiten
+from training.rl.loop import RLLearner
+from training.rl.records import RewardParts
+from training.rl.solo.play import SoloPlayer
+from training.rl.solo.score import add_model_scores
 
 Log = list[tuple[int, Mapping[str, float]]]
 
@@ -158,9 +161,9 @@ def test_advantages_are_brought_to_mean_0_and_spread_1() -> None:
 
 def test_a_reward_model_has_its_weighted_say() -> None:
     scored = [
-        Scored(parts={"correct": 1.0, "total": 1.0}),
-        Scored(parts=None, kind="infrastructure", reason="lost"),
-        Scored(parts={"correct": 0.0, "total": 0.25}),
+        RewardParts(parts={"correct": 1.0, "total": 1.0}),
+        RewardParts(parts=None, fault="infrastructure", reason="lost"),
+        RewardParts(parts={"correct": 0.0, "total": 0.25}),
     ]
     asked: list[Any] = []
 
@@ -171,14 +174,14 @@ def test_a_reward_model_has_its_weighted_say() -> None:
     first, lost, broken = add_model_scores(scored, [(1, 2), None, (3,)], judge, (0.5, 2.0))
     assert first.parts == {"correct": 1.0, "model": 0.5, "total": 0.5 * 1.0 + 2.0 * 0.5}
     assert lost is scored[1]
-    assert (broken.parts, broken.kind) == (None, "reward")
+    assert (broken.parts, broken.fault) == (None, "reward")
     assert asked == [(1, 2), (3,)]
     assert add_model_scores(scored, [(1, 2), None, (3,)], None, (1.0, 0.0)) == scored
 
 
-def make_learner(model: Any, config: PpoConfig, judge: Any) -> PpoLearner:
-    rollouts = Rollouts([], role=ROLE, chat=tiny_chat(), config=PLAY, seed=0, families=families("short"))
-    return PpoLearner(model, config, role=ROLE, rollouts=rollouts, grpo=PLAY, judge=judge, seed=0)
+def make_learner(model: Any, config: PpoConfig, judge: Any) -> RLLearner:
+    player = SoloPlayer(config=PLAY, chat=tiny_chat(), families=families("short"))
+    return make_ppo_learner({ROLE: model}, config, PLAY, player=player, judge=judge, chat=tiny_chat(), seed=0)
 
 
 def cases(step: int, count: int) -> list[Any]:
@@ -215,9 +218,12 @@ def test_divergence_is_charged_on_every_token() -> None:
     learner = make_learner(model, PpoConfig(kl_coefficient=0.1), count_low_ids)
     for parameter in model.parameters():  # the policy has moved since the stage began
         parameter.data.mul_(1.1)
-    played = learner._rollouts.play(model, cases(0, 2), version="x", temperature=1.0, stream="x")
-    episodes: Any = played
-    rows, kl = learner.make_rows(episodes, [1.0, 1.0])
+    groups = [
+        replace(group, rewards=(RewardParts(parts={"total": 1.0}),))
+        for group in learner.scorer.score(learner.play(cases(0, 2)))
+    ]
+    rows = learner.credit.make_rows(groups, learner.credit.assign((ROLE,), groups))[ROLE]
+    kl = learner.credit.kl  # type: ignore[attr-defined]
     reference = small_model(scale=0.5)
     gaps = []
     for row in rows:
@@ -240,7 +246,7 @@ def test_ppo_goes_on_from_its_state_in_every_bit() -> None:
     resumed = make_learner(small_model(scale=0.5), config, count_low_ids)
     resumed.load_state(state)
     assert [resumed.step(cases(step, 4)) for step in (2, 3)] == expected
-    both = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
+    both = zip(whole.models[ROLE].parameters(), resumed.models[ROLE].parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in both)
 
 

@@ -14,10 +14,10 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from training.config.loading import load_config
 from training.config.model_config import ModelConfig
-from training.joint.overlap import copy_models
 from training.learner import fsdp
 from training.learner.ranks import Ranks
 from training.models import adapters, base_model
+from training.rl.overlap import copy_models
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
 

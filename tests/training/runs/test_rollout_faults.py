@@ -8,8 +8,8 @@ import pytest
 from rank_launch import fork_hosts
 
 from reliability.joint.rollout_faults import PR_FAULTS, FaultySteps
-from training.joint.hosts.pool import HostLostError, HostSchedule
-from training.joint.marl import JointLearner
+from training.rl.hosts.pool import HostLostError, HostSchedule
+from training.rl.loop import RLLearner
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +46,11 @@ def test_a_pool_that_forgets_the_work_of_a_lost_host_is_caught(
 
 @pytest.mark.process
 def test_a_learner_that_learns_twice_is_caught(steps: FaultySteps, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = JointLearner.learn
+    plain = RLLearner.learn
 
-    def twice(self: JointLearner, groups: Any) -> dict[str, float]:
+    def twice(self: RLLearner, groups: Any) -> dict[str, float]:
         plain(self, groups)
         return plain(self, groups)
 
-    monkeypatch.setattr(JointLearner, "learn", twice)
+    monkeypatch.setattr(RLLearner, "learn", twice)
     assert "learnt something else" in steps.try_fault("slow", 3)

@@ -12,9 +12,9 @@ from reliability.joint.rank_stage import engine_maker
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import SPECIALISTS
-from training.joint import marl
-from training.joint.marl import JointLearner
 from training.models.weights import find_weights, load_weights
+from training.rl import loop
+from training.rl.loop import RLLearner
 from training.runs.run_folder import Run
 from training.stages.from_config import joint_cases, past_own_scores
 from training.stages.marl import train_marl
@@ -34,11 +34,11 @@ def test_the_newest_checkpoint_becomes_the_result_and_nothing_is_played(
         make_run(tmp_path / "run", *settings),
         make_run(tmp_path / "short", *settings, "marl.max_steps=1"),
     )
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(run.path))
+    monkeypatch.setattr(loop, "TransformersEngine", engine_maker(run.path))
     train_marl(run.path, max_steps=1)
     train_marl(short.path)
     played: list[object] = []
-    monkeypatch.setattr(JointLearner, "play_here", lambda *arguments: played.append(arguments))
+    monkeypatch.setattr(RLLearner, "play_here", lambda *arguments: played.append(arguments))
     for role in ROLES:
         run.mark_done(f"grpo/{role}", {"steps": 1})
     assert main(["train", "marl", str(run.path), "--end-here"]) == 0
@@ -76,7 +76,7 @@ def test_a_stage_without_a_step_cannot_end(tmp_path: Path, capsys: pytest.Captur
 def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run whose joint training is done; runs that go on from it play with its engine."""
     run = make_run(tmp_path / "first")
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(run.path))
+    monkeypatch.setattr(loop, "TransformersEngine", engine_maker(run.path))
     train_marl(run.path)
     return run
 
@@ -97,7 +97,7 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     second = make_run(tmp_path / "second", "marl.guards.validate_every=0", *more)
     assert joint_cases(second.config, 0) == joint_cases(first.config, 2)
     assert_a_host_holds(second, dict.fromkeys(ROLES, (first, "marl")))
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(second.path))
+    monkeypatch.setattr(loop, "TransformersEngine", engine_maker(second.path))
     train_marl(second.path)
     pairs = [
         (weights_of(load_weights(first, "marl", role)[0]), weights_of(load_weights(second, "marl", role)[0]))

@@ -11,7 +11,7 @@ from roles.registry import ROLES
 from training.config.loading import load_config
 from training.models.weights import is_finished, load_weights, save_weights
 from training.runs.run_folder import Run
-from training.stages.marl_on_ranks import main
+from training.stages.on_ranks import main
 
 TWO_NODES = ROOT / "configs" / "marl" / "2node.yaml"
 CHILD = ("-m", "reliability.joint.rank_stage")
@@ -86,7 +86,7 @@ def test_the_config_of_two_nodes_runs_steps_and_resumes_on_two_agents(tmp_path: 
 
 def test_a_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.create(tmp_path / "empty", load_config(None, SETTINGS))
-    assert main([str(run.path)]) == 2
+    assert main([str(run.path), "marl"]) == 2
     message = capsys.readouterr().err
     assert message.startswith("error: no sound grpo weights in")
     assert message.count("\n") == 1

@@ -12,9 +12,9 @@ from test_rollout_hosts import check_same_learning, make_run
 from reliability.joint.rank_stage import engine_maker, open_scripted_host
 from reliability.joint.rollout_faults import FaultySteps
 from roles.errors import UserError
-from training.joint import marl
-from training.joint.hosts.pool import HostLostError
-from training.joint.hosts.ray_host import RayHost, join_cluster
+from training.rl import loop
+from training.rl.hosts.pool import HostLostError
+from training.rl.hosts.ray_host import RayHost, join_cluster
 from training.stages.marl import train_marl
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'emads[ray]'")
@@ -49,7 +49,7 @@ def test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray(
     spread = make_run(
         tmp_path / "spread", "rollouts.hosts=2", "rollouts.backend=ray", f"rollouts.address={two_nodes}"
     )
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(alone.path))
+    monkeypatch.setattr(loop, "TransformersEngine", engine_maker(alone.path))
     for run in (alone, spread):
         train_marl(run.path)
     check_same_learning(alone, spread)

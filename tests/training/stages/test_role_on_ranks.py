@@ -21,9 +21,8 @@ from training.roles.resumable_trainer import ResumableTrainer
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import SkippedSteps
 from training.runs.run_folder import Run
-from training.stages import role_on_ranks
-from training.stages.grpo import divide_prompts
-from training.stages.role_on_ranks import main
+from training.stages import on_ranks
+from training.stages.on_ranks import main
 from training.stages.sft import train_sft
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -66,7 +65,7 @@ def train_ranks(
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     runs = make_runs(tmp_path, "one", "two", "killed")
     train_sft(runs[0].path, "cto")
-    launch_ranks(2, "-m", "training.stages.role_on_ranks", runs[1].path, "sft", "cto")
+    launch_ranks(2, "-m", "training.stages.on_ranks", runs[1].path, "sft", "cto")
     one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
     base = weights_of(load_weights(runs[0], "base", "cto")[0])
     assert not same_weights(one, base)
@@ -111,7 +110,7 @@ def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_pat
     assert {path.name for path in step_2.glob("*.shards")} == {
         "weights.shards", "optimizer.shards", "part-best.shards",
     }  # fmt: skip
-    command = ("accelerate", "launch", "--config_file", FSDP2, "-m", "training.stages.role_on_ranks")
+    command = ("accelerate", "launch", "--config_file", FSDP2, "-m", "training.stages.on_ranks")
     assert "sft/cto: going on after step 2" in launch(*command, sharded.path, "sft", "cto")
     check_equal(one, sharded, "sft")
     losses = [
@@ -134,7 +133,7 @@ def check_equal(one: Run, other: Run, stage: str) -> None:
 GRPO = (
     "grpo.max_steps=3", "grpo.prompts_per_step=2", "grpo.group_size=4", "grpo.max_turns=1",
     "grpo.max_completion_tokens=6", "grpo.learning_rate=0.01", "grpo.adam_epsilon=1e-3",
-    "grpo.memory.micro_batch_size=4", "grpo.loss.kl_coefficient=0.1", "grpo.curriculum=true",
+    "grpo.memory.micro_batch_tokens=256", "grpo.loss.kl_coefficient=0.1", "grpo.curriculum=true",
     "grpo.checkpoint_every=1", "sft.max_steps=0",
 )  # fmt: skip
 
@@ -169,12 +168,12 @@ def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> Non
 @pytest.mark.parametrize("adapter", ["none", "lora"])
 def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str, tmp_path: Path) -> None:
     """Rewards by hash, KL to the start; what was killed ends like what was not, in every bit."""
-    settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}"]
+    settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}", "grpo.memory.sharding=fsdp2"]
     runs = make_runs(tmp_path, "one", "sharded", "killed", settings=settings, with_sft=True)
     train_ranks(runs[0], "grpo", ranks=1)
-    train_ranks(runs[1], "grpo", like=FSDP)
-    train_ranks(runs[2], "grpo", "--fault", "kill@step:3", status=1, like=FSDP)
-    assert "grpo/cto: going on after step 2" in train_ranks(runs[2], "grpo", like=FSDP)
+    train_ranks(runs[1], "grpo")
+    train_ranks(runs[2], "grpo", "--fault", "kill@step:3", status=1)
+    assert "grpo/cto: going on after step 2" in train_ranks(runs[2], "grpo")
     check_equal(runs[0], runs[1], "grpo")
     ends = [weights_of(load_weights(run, "grpo", "cto")[0]) for run in runs]
     assert same_weights(*ends[1:])
@@ -185,51 +184,49 @@ def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("stage", ["sft", "grpo"])
 def test_zero_2_through_accelerate_trains_as_one_process_does(
-    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One step by the config that is shipped, each process on its half of the optimizer."""
     pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install 'emads[deepspeed]'")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    settings = [*SETTINGS, *(GRPO if stage == "grpo" else ()), f"{stage}.max_steps=1", "sft.validate_every=0"]
-    one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings, with_sft=stage == "grpo")
-    source = "sft" if stage == "grpo" else "base"
-    train_ranks(one, stage, ranks=1)
+    settings = [*SETTINGS, "sft.max_steps=1", "sft.validate_every=0"]
+    one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings)
+    train_ranks(one, "sft", ranks=1)
     child = CHILDREN / "deepspeed_child.py"
-    shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, stage, "cto")
+    shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, "sft", "cto")
     own, whole = map(int, re.findall(r"steps on (\d+) of (\d+) weights", shown)[0])
     assert 2 * own == whole
-    ends = [weights_of(load_weights(run, stage, "cto")[0]) for run in (one, sharded)]
-    start = weights_of(load_weights(one, source, "cto")[0])
+    ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
+    start = weights_of(load_weights(one, "base", "cto")[0])
     changes = [torch.cat([(end[name] - start[name]).flatten() for name in start]) for end in ends]
     assert changes[0].norm() > 1e-3
     assert torch.cosine_similarity(changes[0], changes[1], dim=0) > 0.9  # passes are in bfloat16 there
-    assert not (sharded.path / "checkpoints" / "unfinished" / stage / "cto").exists()
+    assert not (sharded.path / "checkpoints" / "unfinished" / "sft" / "cto").exists()
 
 
 def test_what_ranks_cannot_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = Run.create(tmp_path / "run", load_config(None, [*SETTINGS, "grpo.prompts_per_step=3"]))
-    with pytest.raises(UserError, match=r"grpo\.prompts_per_step 3 must be a multiple of 2 processes"):
-        divide_prompts(run.config.grpo, 2)
+    run = Run.create(tmp_path / "run", load_config(None, list(SETTINGS)))
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    monkeypatch.setattr(role_on_ranks, "is_deepspeed_available", lambda: False)
+    monkeypatch.setattr(on_ranks, "is_deepspeed_available", lambda: False)
     assert main([str(run.path), "sft", "cto"]) == 2
     assert "pip install 'emads[deepspeed]'" in capsys.readouterr().err
-    monkeypatch.setattr(role_on_ranks, "is_deepspeed_available", lambda: True)
+    monkeypatch.setattr(on_ranks, "is_deepspeed_available", lambda: True)
     for zero_stage, message in ((3, "ZeRO stage 3 shards the weights"), (2, "muon needs whole ones")):
-        monkeypatch.setattr(role_on_ranks, "DeepSpeedPlugin", partial(SimpleNamespace, zero_stage=zero_stage))
+        monkeypatch.setattr(on_ranks, "DeepSpeedPlugin", partial(SimpleNamespace, zero_stage=zero_stage))
         with pytest.raises(UserError, match=message):
-            role_on_ranks.check_launcher("sft", run.config.changed(sft__optimizer="muon"))
+            on_ranks.check_launcher(run.config.changed(sft__optimizer="muon"))
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert main([str(run.path), "grpo", "cto"]) == 2
+    assert "shard by grpo.memory.sharding" in capsys.readouterr().err
+    assert main([str(run.path), "sft", "cto"]) == 2
     assert "FSDP is version 2 here, without offload" in capsys.readouterr().err
     monkeypatch.setenv("FSDP_VERSION", "2")
     with pytest.raises(UserError, match="does not shard the 4-bit base"):
-        role_on_ranks.check_launcher("grpo", run.config.changed(model__adapter="qlora"))
+        on_ranks.check_launcher(run.config.changed(model__adapter="qlora"))
 
 
 def test_deepspeed_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:

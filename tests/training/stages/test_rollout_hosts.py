@@ -11,9 +11,9 @@ from reliability.joint.rank_stage import engine_maker, open_scripted_host
 from roles.errors import UserError
 from roles.registry import ROLES
 from training.config.loading import load_config
-from training.joint import marl
 from training.learner.ranks import ONE_RANK
 from training.models.weights import load_weights, save_weights
+from training.rl import loop
 from training.runs.run_folder import Run
 from training.stages.marl import train_marl
 from training.stages.rollout_hosts import open_hosts
@@ -51,7 +51,7 @@ def test_hosts_give_the_weights_of_no_hosts_also_after_a_stop(
         make_run(tmp_path / "alone", *extra),
         make_run(tmp_path / "spread", *extra, "rollouts.hosts=2"),
     )
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(alone.path))
+    monkeypatch.setattr(loop, "TransformersEngine", engine_maker(alone.path))
     train_marl(alone.path)
     train_marl(spread.path, max_steps=1)
     assert not spread.is_done("marl")

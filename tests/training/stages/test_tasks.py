@@ -192,7 +192,7 @@ def test_a_solver_is_validated_watched_and_stopped_like_a_role(
         *(f"--set={one}" for one in more),
     ]
     assert main(arguments) == 0
-    rows = [row for row in Run.open(run).read_metrics("grpo/solver") if "validation/verified" in row.metrics]
+    rows = [row for row in Run.open(run).read_metrics("grpo/solver") if "validation_reward" in row.metrics]
     assert [row.step for row in rows] == [0, 1, 2]
     assert json.loads((run / "alarms" / "grpo" / "solver.json").read_text()) == {}
     shown = capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tiny_models import DIFFICULTIES, tiny_chat, tiny_tokenizer, weights_of
+from tiny_models import DIFFICULTIES, tiny_chat, weights_of
 from transformers import AutoModelForCausalLM
 from vllm_models import NEEDS_VLLM, ROLES, make_base
 
@@ -21,11 +21,11 @@ from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.run_config import EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
-from training.joint.marl import JointLearner
-from training.joint.records import ScoredGroup
 from training.models.engine_factory import open_engine
-from training.roles.grpo import run_grpo
-from training.roles.rollouts import Rollouts
+from training.rl.records import ScoredGroup
+from training.rl.solo.algorithm import make_solo_learner
+from training.rl.solo.play import SoloPlayer
+from training.rl.team.algorithm import make_team_learner
 
 pytestmark = NEEDS_VLLM
 
@@ -97,7 +97,7 @@ def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(
         loss__importance="call",
         credit__scheme="shared",  # these untrained roles offer nothing that the verifier could value
     )
-    learner = JointLearner(
+    learner = make_team_learner(
         dict.fromkeys(ROLES, model),
         config,
         chat=tiny_chat(),
@@ -147,36 +147,19 @@ def test_a_grpo_step_on_vllm_corrects_per_call_and_logs_the_mismatch(
         learning_rate=1e-2,
         loss__importance="call",
     )
-    logged: list[Mapping[str, float]] = []
-    kept: list[Rollouts] = []
-
-    def make_rollouts(*args: Any, **kwargs: Any) -> Rollouts:
-        rollouts = Rollouts(*args, **kwargs, engine=engine)
-        # random weights earn nothing: rewards that differ stand in for the verifier's
-        rollouts._score = score_by_sum  # type: ignore[method-assign]
-        kept.append(rollouts)
-        return rollouts
-
     before = weights_of(model)
-    run_grpo(
-        model,
-        tiny_tokenizer(),
-        scenarios,
-        config,
-        role="coo",
-        chat=tiny_chat(),
-        output_dir=tmp_path,
-        seed=0,
-        on_step=lambda step, metrics: logged.append(metrics),
-        make_rollouts=make_rollouts,
-    )
-    steps = [row for row in logged if "mismatch_mean" in row]
-    assert len(steps) == 2
-    for row in steps:
+    player, chat = SoloPlayer(config=config, chat=tiny_chat()), tiny_chat()
+    learner = make_solo_learner({"coo": model}, config, player=player, chat=chat, seed=0, engine=engine)
+    # random weights earn nothing: rewards that differ stand in for the verifier's
+    learner.scorer._score = score_by_sum  # type: ignore[attr-defined]
+    versions: list[set[str]] = []
+    for step in range(2):
+        groups = learner.play(scenarios[2 * step : 2 * step + 2])
+        turns = [turn for group in groups for one in group.episodes for turn in one.trajectory.turns]
+        versions.append({turn.policy_version for turn in turns})
+        row = learner.learn(groups)
         check_mismatch(row)
         assert math.isfinite(row["grad_norm"])
         assert row["grad_norm"] > 0
-    assert {turn.policy_version for one in kept[0].episodes for turn in one.trajectory.turns} == {
-        "coo@1"
-    }  # the second batch came from the weights after one step
+    assert versions == [{"coo@0"}, {"coo@1"}]
     assert any(not torch.equal(weight, before[name]) for name, weight in weights_of(model).items())

@@ -1,0 +1,134 @@
+"""Watches over a team that learns: behaviour, drift and its anchor, best team, shares of the gradient."""
+
+import logging
+import statistics
+from collections.abc import Sequence
+
+import pytest
+from joint_learning import (
+    SEATS,
+    Engines,
+    change,
+    draw,
+    make_learner,
+    play,
+    sets_of,
+)
+from tiny_models import same_weights, small_model, weights_of
+
+from roles.registry import ROLES
+from simulator.reading import read_episode
+from training.config.marl_config import MarlConfig
+from training.rl.best import BestWeights
+from training.rl.team.guards import SHARE_WINDOW, DriftWatch, GradientShareMonitor, gradient_shares
+from training.rl.team.metrics import team_behaviour
+
+
+def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:
+    pairs = [(scenario, one.first.episode) for scenario, one in sets_of(play(make_learner(), draw(3)))]
+    shares = team_behaviour(pairs)
+    accepted = ['"accept"' in vote for _, e in pairs for vote in e.votes.values()]
+    assert shares["agreement"] == pytest.approx(statistics.fmean(accepted))
+    assert 0 < shares["escalated"] < 1 or shares["escalated"] in (0.0, 1.0)
+    for role in SEATS:
+        reports = [read_episode(scenario, episode).table[role] for scenario, episode in pairs]
+        offers = [len(report.offers) if report else 0 for report in reports]
+        assert shares[f"offers/{role}"] == pytest.approx(statistics.fmean(offers))
+        dear = [
+            offer.cost > scenario.public.budget / 4
+            for (scenario, _), report in zip(pairs, reports, strict=True)
+            for offer in (report.offers if report else ())
+        ]
+        assert shares[f"hoarding/{role}"] == pytest.approx(statistics.fmean(dear))
+        assert 0 <= shares[f"funded/{role}"] <= 1
+        assert shares[f"false_claims/{role}"] == 0
+    assert shares["asked"] == 0
+    assert team_behaviour([]) == {}
+
+
+def scores(value: float) -> dict[str, float]:
+    return {"cto": value, "coo": 0.9}
+
+
+def test_a_falling_own_score_is_reported_once_and_ends_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watch = DriftWatch(MarlConfig().changed(guards__drift_window=2, guards__drift_alarm=0.1))
+    alarms = []
+    with caplog.at_level(logging.WARNING):
+        for value in (0.9, 0.9, 0.85, 0.7, 0.68, 0.9, 0.9):
+            metrics = watch.update(scores(value))
+            alarms.append(metrics["drift_alarm/cto"])
+            assert metrics["drift_alarm/coo"] == 0.0
+    # means of two: .9 .9 .875 .775 .69 .79 .9 against .9
+    assert alarms == [0, 0, 0, 1, 1, 1, 0]
+    assert [record.message for record in caplog.records] == [
+        "cto: own verified score fell by 0.125 (0.900 to 0.775, means of 2 steps)"
+    ]
+    assert watch.fallen == set()
+    silent = DriftWatch(MarlConfig().changed(guards__drift_window=1, guards__drift_alarm=0.0))
+    assert [silent.update(scores(v))["drift_alarm/cto"] for v in (0.9, 0.1)] == [0.0, 0.0]
+
+
+def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None:
+    from training.data.demonstrations import TokenRow
+
+    asked: list[tuple[str, int]] = []
+
+    def rows(role: str, step: int) -> Sequence[TokenRow]:
+        asked.append((role, step))
+        return [TokenRow(token_ids=(5, 9, 11, 12), loss_mask=(0, 0, 1, 1))]
+
+    config = change(
+        guards__anchor="sft",
+        guards__anchor_coefficient=10.0,
+        guards__drift_alarm=0.01,
+        guards__drift_window=1,
+    )
+    learner = make_learner(config, anchor_rows=rows)
+    plain = make_learner(config, anchor_rows=rows)
+    cast(Any, learner.updater.anchor).drift.fallen.add("risk")
+    learner.step(draw(2))
+    plain.step(draw(2))
+    assert asked == [("risk", 0)]
+    for role in ROLES:
+        same = same_weights(weights_of(learner.models[role]), weights_of(plain.models[role]))
+        assert same == (role != "risk")
+    held = make_learner(
+        change(guards__anchor="kl", guards__anchor_coefficient=0.3),
+        references={role: small_model(place).eval() for place, role in enumerate(ROLES)},
+    )
+    cast(Any, held.updater.anchor).drift.fallen.add("risk")
+    assert {role: held.updater._kl_coefficient(role) for role in ROLES} == {
+        r: 0.3 * (r == "risk") for r in ROLES
+    }
+
+
+def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
+    learner = make_learner()
+    best = BestWeights(learner, draw(2))
+    first = best.validate()
+    kept = {role: weights_of(model) for role, model in learner.models.items()}
+    learner.step(draw(2))
+    best.reward = 99.0  # as if the first had been unbeatable
+    second = best.validate()
+    assert (first["best_step"], second["best_step"]) == (0.0, 0.0)
+    again = BestWeights(learner, [])
+    again.load_state(best.state())
+    again.restore()
+    assert all(same_weights(kept[role], weights_of(model)) for role, model in learner.models.items())
+    learner.step(draw(2))
+    best.reward = -9.0
+    assert best.validate()["best_step"] == 2.0
+
+
+def test_a_role_that_takes_most_of_the_gradient_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    assert gradient_shares({"cto": 3.0, "coo": 4.0}) == {"cto": 9 / 25, "coo": 16 / 25}
+    assert gradient_shares({"cto": 0.0, "coo": float("nan")}) == {}
+    watch, even = GradientShareMonitor(), {"cto": 1.0, "coo": 1.0}
+    for _ in range(SHARE_WINDOW + 3):
+        assert watch.update({"cto": 3.0, "coo": 1.0}) == {"gradient_mass/cto": 0.9, "gradient_mass/coo": 0.1}
+    assert [record.message.partition(" takes")[0] for record in caplog.records] == ["cto"]
+    for _ in range(SHARE_WINDOW):
+        watch.update(even)
+    assert len(caplog.records) == 1

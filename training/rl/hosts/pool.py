@@ -1,0 +1,199 @@
+"""Deals jobs out to rollout hosts, first come first served, and replaces hosts that are lost or hang.
+
+A job that a host took with it is played again, whole, by the next one: its episodes are the same, so nothing
+is lost and nothing is learnt twice. How far play runs ahead of learning is decided in `overlap.py`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from simulator.engines.loop_thread import LoopThread
+from training.rl.hosts.host import Job, encode_weights
+from training.runs.run_errors import WorkerLostError
+
+START_S = 900.0  # that a host may take to start: vLLM takes minutes
+MOST_LOSSES = 5  # of hosts with the same job, one after the other
+
+
+class HostLostError(Exception):
+    """A host's process ended while it had work."""
+
+
+class Host(Protocol):
+    """A RolloutHost in another process. `call` names its method."""
+
+    async def start(self) -> None:
+        """Start the process; return when it can be called. Raises as `call`."""
+        ...
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call `load` or `play` there.
+
+        Raises:
+            HostLostError: the process is gone.
+            Exception: what the method raised.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the process, also one that hangs; calls under way fail."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """A job in the queue with the weights that it is to be played with."""
+
+    job: Job
+    version: int
+    weights: Mapping[str, bytes]  # by role
+    result: asyncio.Future[list[Any]]
+
+
+class HostSchedule:
+    """The queue of jobs and, for every host, the coroutine that serves it. One event loop."""
+
+    def __init__(self, make_host: Callable[[int], Host], num_hosts: int, *, timeout_s: float) -> None:
+        """`timeout_s`: a load or a job that takes longer counts as hung; a start has START_S."""
+        self._make_host, self._timeout_s = make_host, timeout_s
+        self._queue: asyncio.Queue[_Order] = asyncio.Queue()
+        self._tasks = [asyncio.create_task(self._serve(number)) for number in range(num_hosts)]
+        self.num_lost = 0  # hosts that were replaced
+
+    async def play(self, weights: Mapping[str, bytes], version: int, jobs: Sequence[Job]) -> list[Any]:
+        """Return what hosts play of these jobs, in the order of the jobs.
+
+        Raises:
+            WorkerLostError: several hosts were lost with the same job.
+            Exception: what a host raised.
+        """
+        results: list[asyncio.Future[list[Any]]] = []
+        for job in jobs:
+            results.append(asyncio.get_running_loop().create_future())
+            self._queue.put_nowait(_Order(job=job, version=version, weights=weights, result=results[-1]))
+        return list(await asyncio.gather(*results))
+
+    async def close(self) -> None:
+        """End all hosts."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, number: int) -> None:
+        """Let host `number` play one job after the other; start another one in place of a lost one."""
+        host: Host | None = None
+        loaded: int | None = None
+        try:
+            try:
+                host = await self._start(number)
+            except (HostLostError, TimeoutError):
+                self.num_lost += 1
+            except Exception:  # it comes again, and is raised, when there is work
+                host = None
+            while True:
+                order, losses = await self._queue.get(), 0
+                while not order.result.done():
+                    try:
+                        if host is None:
+                            loaded, host = None, await self._start(number)
+                        if loaded != order.version:
+                            loaded = None
+                            for role, weights in order.weights.items():
+                                await self._call(host, "load", role, order.version, weights)
+                            loaded = order.version
+                        groups = await self._call(host, "play", order.job, order.version)
+                        _settle(order.result, groups)
+                    except (HostLostError, TimeoutError) as error:
+                        host, losses = _close(host), losses + 1
+                        self.num_lost += 1
+                        if losses == MOST_LOSSES:
+                            _settle(order.result, _explain(losses, error, self._timeout_s))
+                    except Exception as error:  # the caller's to handle: it waits for this job
+                        host = _close(host)
+                        _settle(order.result, error)
+        finally:
+            _close(host)
+
+    async def _start(self, number: int) -> Host:
+        host = self._make_host(number)
+        try:
+            async with asyncio.timeout(START_S):
+                await host.start()
+        except BaseException:
+            host.close()
+            raise
+        return host
+
+    async def _call(self, host: Host, method: str, *arguments: Any) -> Any:
+        async with asyncio.timeout(self._timeout_s):
+            return await host.call(method, *arguments)
+
+
+def _close(host: Host | None) -> Host | None:
+    """Close the host; returns what takes its place."""
+    if host is not None:
+        host.close()
+    return None
+
+
+def _settle(result: "asyncio.Future[list[Any]]", found: list[Any] | Exception) -> None:
+    """Answer whoever waits; nobody does where another job of the same play has failed."""
+    if result.done():
+        return
+    if isinstance(found, Exception):
+        result.set_exception(found)
+    else:
+        result.set_result(found)
+
+
+def _explain(losses: int, error: Exception, timeout_s: float) -> WorkerLostError:
+    why = f"gave no answer for {timeout_s:g} s" if isinstance(error, TimeoutError) else "ended"
+    return WorkerLostError(
+        f"{losses} rollout hosts in a row were lost with the same work, the last one {why}; look at the"
+        " machine's memory, raise rollouts.timeout_s or lower rollouts.hosts in the run's config.yaml, and"
+        " --resume"
+    )
+
+
+class HostPool:
+    """Rollout hosts for ordinary code; threads may call `play` at the same time."""
+
+    def __init__(self, make_host: Callable[[int], Host], num_hosts: int, *, timeout_s: float) -> None:
+        """Start the hosts and do not wait for them. Without hosts every play is empty."""
+        self._loop = LoopThread("rollout hosts")
+        self._schedule = self._loop.call(self._open(make_host, num_hosts, timeout_s))
+        self._num_hosts = num_hosts
+        self._encoded: tuple[int, dict[str, bytes]] | None = None
+
+    @staticmethod
+    async def _open(make_host: Callable[[int], Host], num_hosts: int, timeout_s: float) -> HostSchedule:
+        return HostSchedule(make_host, num_hosts, timeout_s=timeout_s)
+
+    def play(
+        self, weights: Mapping[str, Mapping[str, Tensor]], version: int, jobs: Sequence[Job]
+    ) -> list[Any]:
+        """The complete groups of all jobs, in their order, played with these weights.
+
+        Raises:
+            as `HostSchedule.play`.
+        """
+        if not self._num_hosts:
+            return []
+        if self._encoded is None or self._encoded[0] != version:
+            self._encoded = version, encode_weights(weights)
+        played = self._loop.call(self._schedule.play(self._encoded[1], version, jobs))
+        return [group for groups in played for group in groups]
+
+    @property
+    def num_lost(self) -> int:
+        """Hosts that were lost or hung, and replaced."""
+        return self._schedule.num_lost
+
+    def close(self) -> None:
+        """End all hosts."""
+        self._loop.call(self._schedule.close())
+        self._loop.close()

@@ -1,0 +1,227 @@
+"""The RL loop, the same for a role alone (GRPO) and for the team (joint training).
+
+One step, top to bottom:
+
+    scenarios -- play --> groups of episodes -- score --> scored groups -- credit --> advantages
+              -- rows --> training rows -- update --> new weights
+
+`Algorithm` holds what differs: training/rl/solo for a role alone, training/rl/team for the team. The loop
+knows no protocol, reward, credit scheme or estimator.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simulator.chat import Chat
+from simulator.engines.base import PolicyEngine
+from simulator.engines.embedded.engine import TransformersEngine
+from training.learner.learner import LossStats
+from training.learner.ranks import Ranks
+from training.learner.rows import TrainingRow
+from training.models.engine_factory import release_engine_memory
+from training.rl.credit.critic import ValueHeads
+from training.rl.hosts.host import Job, Player, RolloutHost, cut_jobs, serve_roles
+from training.rl.hosts.pool import HostPool
+from training.rl.update import PolicyUpdater
+
+Rows = Mapping[str, Sequence[TrainingRow]]  # by role
+
+
+class Scorer(Protocol):
+    """Scores groups of episodes."""
+
+    def score(self, groups: Sequence[Any]) -> Sequence[Any]:
+        """The groups with a reward for every episode."""
+        ...
+
+    def score_validation(self, groups: Sequence[Any]) -> tuple[list[float], dict[str, float]]:
+        """The score of every greedy play, higher is better, and metrics."""
+        ...
+
+
+class Credit(Protocol):
+    """Turns rewards into advantages, and advantages into training rows."""
+
+    def assign(self, roles: Sequence[str], groups: Sequence[Any]) -> Mapping[str, Any]:
+        """Every role's advantages, aligned with the groups."""
+        ...
+
+    def make_rows(self, groups: Sequence[Any], advantages: Mapping[str, Any]) -> Rows:
+        """Every role's rows: the sampled ids as they are, with their advantages."""
+        ...
+
+
+class Monitor(Protocol):
+    """Measures a step; a Stateful part of a checkpoint."""
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the stage is to end before its last step."""
+        ...
+
+    def measure(self, groups: Sequence[Any], rows: Rows, stats: Mapping[str, LossStats]) -> dict[str, float]:
+        """Metrics of a step over all ranks."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """State that later measurements depend on."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """Play, rewards, credit and metrics of a stage."""
+
+    name: str  # of its streams of chance
+    episodes_per_case: int  # of a group, on different turns of the policies
+    player: Player
+    scorer: Scorer
+    credit: Credit
+    monitor: Monitor
+
+
+class RLLearner:
+    """Policies with an algorithm, and the step that trains them."""
+
+    def __init__(
+        self,
+        updater: PolicyUpdater,
+        algorithm: Algorithm,
+        *,
+        chat: Chat,
+        seed: int,
+        whitens: bool = False,
+        engine: PolicyEngine | None = None,
+        hosts: HostPool | None = None,
+        block_size: int = 0,
+    ) -> None:
+        """`whitens`: the advantages of value heads (estimator `gae`) get mean 0 and standard deviation 1.
+
+        `engine`: kept over all steps, new weights are new versions; None makes one each time. `hosts`: play
+        in place of this process, all ranks' cases on rank 0's; None plays here. `block_size`: cases that are
+        played side by side, 0 for all; batch size changes rounding.
+        """
+        self.updater, self.algorithm, self.chat, self.seed = updater, algorithm, chat, seed
+        self.engine, self.hosts, self.block_size = engine, hosts, block_size
+        uses_values = updater.config.credit.estimator == "gae"
+        self.values = ValueHeads(updater, seed=seed, whitens=whitens) if uses_values else None
+        self.player, self.scorer = algorithm.player, algorithm.scorer
+        self.credit, self.monitor = algorithm.credit, algorithm.monitor
+        self.grad_norms: list[float] = []  # of the latest step, by role that learns
+
+    @property
+    def config(self) -> Any:
+        """The stage's settings."""
+        return self.updater.config
+
+    @property
+    def models(self) -> Mapping[str, Any]:
+        """The model of every role."""
+        return self.updater.models
+
+    @property
+    def ranks(self) -> Ranks:
+        """This process among those that train together."""
+        return self.updater.ranks
+
+    @property
+    def num_steps(self) -> int:
+        """Batches learnt from so far."""
+        return self.updater.num_steps
+
+    def step(self, scenarios: Sequence[Any]) -> dict[str, float]:
+        """Play these scenarios and learn from them; returns the step's metrics."""
+        own, first_place = self.ranks.shard(scenarios) if self.hosts is None else (scenarios, 0)
+        groups = self.select_rank_groups(self.play(own, first_place), scenarios)
+        return self.learn(groups)
+
+    def learn(self, groups: Sequence[Any]) -> dict[str, float]:
+        """Score, credit and update on groups of episodes; returns the step's metrics."""
+        release_engine_memory(self.engine)
+        scored = self.scorer.score(groups)
+        advantages = self.credit.assign(tuple(self.models), scored)
+        rows = self.credit.make_rows(scored, advantages)
+        if self.values is not None:
+            rows = self.values.credit(rows)
+        stats = self.updater.update(rows)
+        self.grad_norms = [stat.grad_norm for stat in stats.values()]
+        metrics = self.monitor.measure(scored, rows, stats)
+        if self.values is not None:
+            metrics |= {f"critic_error/{role}": error for role, error in self.values.errors.items()}
+        if self.hosts is not None and self.ranks.rank == 0:
+            metrics["hosts_lost"] = float(self.hosts.num_lost)
+        return metrics
+
+    def validate(self, scenarios: Sequence[Any]) -> tuple[list[float], dict[str, float]]:
+        """Scores of greedy plays by the present weights, the same on all ranks, and their metrics.
+
+        Raises:
+            InfrastructureError: an episode was lost.
+        """
+        groups = self.play_greedily(scenarios, "validation")
+        release_engine_memory(self.engine)
+        return self.ranks.first(self.scorer.score_validation(groups))
+
+    def play(self, scenarios: Sequence[Any], first_place: int = 0) -> Sequence[Any]:
+        """Groups of all these scenarios by the present weights."""
+        return self._play(self.cut_jobs(scenarios, self.num_steps, first_place))
+
+    def play_greedily(self, scenarios: Sequence[Any], stream: str) -> Sequence[Any]:
+        """One episode of every scenario by the present weights at temperature 0, the same on all ranks.
+
+        Raises:
+            InfrastructureError: an episode was lost.
+        """
+        size = self.block_size * self.algorithm.episodes_per_case  # as many episodes at a time as in a step
+        groups = self._play(cut_jobs(scenarios, stream, block_size=size, is_greedy=True))
+        return groups if self.hosts is None else self.ranks.first(groups)
+
+    def select_rank_groups(self, groups: Sequence[Any], scenarios: Sequence[Any]) -> Sequence[Any]:
+        """This rank's part of the groups, if rank 0's hosts played these scenarios; else all."""
+        if self.hosts is None:
+            return groups
+        own = {scenario.key for scenario in self.ranks.shard(scenarios)[0]}
+        return [group for group in self.ranks.first(groups) if group.scenario.key in own]
+
+    def cut_jobs(self, scenarios: Sequence[Any], step: int, first_place: int = 0) -> list[Job]:
+        """The jobs that play a step's scenarios."""
+        stream = f"{self.algorithm.name}/{step}"
+        return cut_jobs(scenarios, stream, block_size=self.block_size, first_place=first_place)
+
+    def _play(self, jobs: Sequence[Job]) -> Sequence[Any]:
+        if self.hosts is not None:
+            return self.hosts.play(self.updater.actor_weights(), self.num_steps, jobs)
+        return self.play_here(self.updater.actors, self.num_steps, jobs)
+
+    def play_here(self, models: Mapping[str, Any], version: int, jobs: Sequence[Job]) -> list[Any]:
+        """Play in this process what hosts would, by these models, which are of that version."""
+        host = RolloutHost(models, self.player, self._open_engine)
+        return [group for job in jobs for group in host.play_with(models, job, version)]
+
+    def make_engine(self) -> PolicyEngine:
+        """An engine that serves the present weights of all roles."""
+        return serve_roles(self._open_engine(), self.updater.actors, self.num_steps)
+
+    def _open_engine(self) -> PolicyEngine:
+        return self.engine or TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizers, position and measurements: all that the next step depends on."""
+        values = {} if self.values is None else {"values": self.values.state()}
+        return {**self.updater.state(), "monitor": self.monitor.state(), **values}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`.
+
+        Raises:
+            DamagedCheckpointError: it holds the weights of other policies.
+        """
+        self.updater.load_state(state)
+        self.monitor.load_state(state["monitor"])
+        if self.values is not None:
+            self.values.load_state(state["values"])

@@ -1,0 +1,152 @@
+"""Joint training as an algorithm of the RL loop: strategies that follow from the config, chosen once.
+
+Specialists are compared across the report sets of a scenario, ReconcileGPT among decisions on the same
+reports.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from scenarios.team import PlanGame
+from simulator.chat import Chat
+from simulator.game import MakeGame
+from simulator.reward import TeamRewardWeights
+from training.config.marl_config import MarlConfig
+from training.learner.learner import LossStats
+from training.learner.ranks import ONE_RANK, Ranks
+from training.learner.rows import TrainingRow
+from training.rl.credit.assign import CreditAssigner
+from training.rl.credit.estimators import ESTIMATORS
+from training.rl.credit.schemes import SCHEMES
+from training.rl.credit.votes import VoteCredit, VotesAlone, VotesWithDecision, VotesWithReport
+from training.rl.loop import Algorithm, RLLearner
+from training.rl.records import ScoredGroup
+from training.rl.team.governed_play import GovernedPlayer
+from training.rl.team.governed_score import GovernedScorer
+from training.rl.team.guards import Anchor, AnchorRows, GradientShareMonitor
+from training.rl.team.metrics import step_metrics
+from training.rl.team.play import AssessPlayer
+from training.rl.team.score import REWARDS, AssessScorer
+from training.rl.update import PolicyUpdater
+
+SHORT_GAME: MakeGame = partial(PlanGame, style="short")
+
+
+class TeamMonitor:
+    """Metrics of a joint step, with the watches over own scores and over the roles' gradients."""
+
+    should_stop = False
+
+    def __init__(self, anchor: Anchor, ranks: Ranks) -> None:
+        self.anchor, self._ranks = anchor, ranks
+        self._shares = GradientShareMonitor()
+
+    def measure(
+        self,
+        groups: Sequence[ScoredGroup],
+        rows: Mapping[str, Sequence[TrainingRow]],
+        stats: Mapping[str, LossStats],
+    ) -> dict[str, float]:
+        """Team reward and its parts, own scores, behaviour, signal and loss of every role, drift."""
+        metrics = self._ranks.mean(step_metrics(groups, rows, stats))
+        metrics |= self._shares.update({role: stat.grad_norm for role, stat in stats.items()})
+        own = {role: metrics[f"own_score/{role}"] for role in rows if f"own_score/{role}" in metrics}
+        return metrics | self.anchor.drift.update(own)
+
+    def state(self) -> dict[str, object]:
+        """Own scores and alarms so far."""
+        return self.anchor.state()
+
+    def load_state(self, state: Mapping[str, object]) -> None:
+        """Go on from `state`."""
+        self.anchor.load_state(state)
+
+
+def choose_player(
+    config: MarlConfig, *, chat: Chat, roles: tuple[str, ...], make_game: MakeGame
+) -> AssessPlayer | GovernedPlayer:
+    """The player of the config's protocol: all of a step that a rollout host needs."""
+    kind = GovernedPlayer if config.protocol == "full" else AssessPlayer
+    return kind(config=config, chat=chat, roles=roles, make_game=make_game)
+
+
+def make_team_learner(
+    models: Mapping[str, Any],
+    config: MarlConfig,
+    *,
+    chat: Chat,
+    reward_weights: TeamRewardWeights,
+    seed: int,
+    make_game: MakeGame = SHORT_GAME,
+    references: Mapping[str, Any] | None = None,
+    anchor_rows: AnchorRows | None = None,
+    ranks: Ranks = ONE_RANK,
+    actors: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> RLLearner:
+    """A learner of the team; `references` and `actors` as in `PolicyUpdater`, the rest in `RLLearner`."""
+    anchor = Anchor(config, anchor_rows)
+    updater = PolicyUpdater(
+        models,
+        config,
+        rate_factors=config.rate_factors,
+        frozen_roles=config.frozen_roles,
+        anchor=anchor,
+        references=references,
+        ranks=ranks,
+        actors=actors,
+    )
+    algorithm = make_team_algorithm(
+        config,
+        chat=chat,
+        weights=reward_weights,
+        roles=tuple(models),
+        make_game=make_game,
+        anchor=anchor,
+        ranks=ranks,
+    )
+    return RLLearner(updater, algorithm, chat=chat, seed=seed, **options)
+
+
+def make_team_algorithm(
+    config: MarlConfig,
+    *,
+    chat: Chat,
+    weights: TeamRewardWeights,
+    roles: tuple[str, ...],
+    make_game: MakeGame,
+    anchor: Anchor | None = None,
+    ranks: Ranks = ONE_RANK,
+) -> Algorithm:
+    """Player, scorer, credit and monitor of the config's protocol, scheme and estimator."""
+    scheme = SCHEMES[config.credit.scheme]()
+    is_governed = config.protocol == "full"  # one decision per report set, one reward for the whole episode
+    scorer_kind = GovernedScorer if is_governed else AssessScorer
+    votes = _choose_votes(config, weights, 1 if is_governed else config.rounds, scheme.holds_votes_fixed)
+    return Algorithm(
+        name="marl",
+        episodes_per_case=config.report_sets,
+        player=choose_player(config, chat=chat, roles=roles, make_game=make_game),
+        scorer=scorer_kind(weights=weights, reward=REWARDS[config.reward], value_offers=scheme.value_offers),
+        credit=CreditAssigner(
+            scheme=scheme,
+            estimator=ESTIMATORS[config.credit.estimator],
+            votes=votes,
+            pools_decisions=is_governed,
+            total=ranks.sum,
+        ),
+        monitor=TeamMonitor(anchor or Anchor(config), ranks),
+    )
+
+
+def _choose_votes(
+    config: MarlConfig, weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool
+) -> VoteCredit:
+    if rounds >= 2:
+        return VotesWithDecision()
+    if not holds_votes_fixed:
+        return VotesWithReport()
+    if config.reward == "agreement_only":  # votes are not rewarded
+        weights = weights.model_copy(update={"consensus": 0.0})
+    return VotesAlone(weights=weights)

@@ -1,0 +1,157 @@
+"""Stages of RL, GRPO and joint training alike: policies made ready for their ranks, and steps to the end.
+
+A run folder and its checkpoints do not depend on the number of ranks: what one process began, four can go on
+with. Scenarios are divided over the ranks, rank 0 writes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from simulator.engines.embedded.hf_chat import HFChat
+from training.config.rl_sections import RLConfig
+from training.learner.fsdp import save_on_ranks, shard_model
+from training.learner.ranks import ONE_RANK, Ranks
+from training.learner.token_logprobs import compute_in_bf16
+from training.models.adapters import keep_start
+from training.models.engine_factory import open_rollouts
+from training.rl.best import BestWeights
+from training.rl.hosts.pool import HostPool
+from training.rl.loop import RLLearner
+from training.rl.overlap import OverlappedLearner, copy_models
+from training.runs.faults import fault_point
+from training.runs.memory import return_freed_memory
+from training.runs.resume import StageCheckpoints, Stateful, load_parts
+from training.runs.run_errors import SkippedSteps, explain_memory_errors
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+
+Models = Mapping[str, PreTrainedModel]  # role -> its model
+Show = Callable[[Mapping[str, float]], Mapping[str, float]]  # metrics -> what the progress line shows
+
+
+def prepare_policies(
+    run: Run, models: Models, config: RLConfig, ranks: Ranks, load_start: Callable[[], Models]
+) -> dict[str, Any]:
+    """`references` and `actors` of a learner of these models, which are sharded or compute in bfloat16 then.
+
+    `load_start`: loads them once more, as the reference of KL for models without adapters.
+    """
+    memory = config.memory
+    if run.config.model.gradient_checkpointing:
+        for model in models.values():  # a model that several roles share is only told again
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+    references = _make_references(models, load_start) if config.needs_reference else None
+    actors = None
+    every = {id(one): one for one in [*models.values(), *(references or {}).values()]}.values()
+    if memory.sharding == "fsdp2" and ranks.size > 1:
+        actors = copy_models(models)  # whole ones, to play with
+        for model in every:
+            shard_model(model, bf16=memory.bf16, cpu_offload=memory.cpu_offload)
+    elif memory.bf16:
+        for model in every:
+            compute_in_bf16(model)
+    return {"references": references, "actors": actors}
+
+
+def _make_references(models: Models, load_start: Callable[[], Models]) -> Models:
+    """The policies before this stage, for KL: frozen adapters on the same base, or models of their own."""
+    if any(hasattr(model, "peft_config") for model in models.values()):
+        keep_start(next(iter(models.values())))
+        return models
+    return {role: model.eval().requires_grad_(False) for role, model in load_start().items()}
+
+
+@contextmanager
+def open_play(
+    run: Run,
+    models: Models,
+    config: RLConfig,
+    chat: HFChat,
+    ranks: Ranks = ONE_RANK,
+    *,
+    hosts: HostPool | None = None,
+    plays: bool = True,
+) -> Iterator[dict[str, Any]]:
+    """The options of a learner that say where it plays; without `plays` it never does."""
+    options = {"chat": chat, "seed": run.config.seed, "block_size": run.config.rollouts.block_size}
+    if hosts is not None or not plays:
+        yield {**options, "hosts": hosts}
+        return
+    with open_rollouts(
+        run,
+        end_id=chat.end_id,
+        num_models=len({id(model) for model in models.values()}),
+        max_staleness=config.max_staleness,
+        ranks=ranks,
+    ) as engine:
+        yield {**options, "engine": engine}
+
+
+def train_steps(
+    run: Run,
+    name: str,
+    learner: RLLearner,
+    scenarios_of: Callable[[int], Sequence[Any]],
+    checkpoints: StageCheckpoints,
+    *,
+    validation: Sequence[Any] = (),
+    validates_start: bool = False,
+    last: int | None = None,
+    begin: Callable[[], None] = lambda: None,
+    units: int,
+    show: Show,
+) -> BestWeights:
+    """Go on from the newest checkpoint to step `last` (None: the config's); returns the best weights.
+
+    `scenarios_of`: those of a step. `begin` is called where there is no checkpoint. `units` of progress are
+    reported after each step, with what `show` says of its metrics.
+
+    Raises:
+        ValueError: validation asked for without scenarios.
+    """
+    config, ranks, guards = learner.config, learner.ranks, learner.config.guards
+    if guards.validate_every and not validation:
+        raise ValueError("no scenarios to validate on")
+    last = config.max_steps if last is None else last
+    trainer = OverlappedLearner(learner, scenarios_of, config.max_steps if last else 0)
+    best, skipped = BestWeights(learner, validation, patience=guards.patience), SkippedSteps()
+    parts: dict[str, Stateful] = {"learner": trainer, "best": best, "skipped": skipped}
+    found = ranks.first(checkpoints.find() if ranks.rank == 0 else None)
+    if found is not None:
+        load_parts(found, parts)
+    else:
+        begin()
+        if validates_start and guards.validate_every and last:
+            _log(run, name, 0, best.validate(), ranks)
+    ranks.wait()  # rank 0 may soon remove the checkpoint: with no step left, at once
+    for step in range(learner.num_steps + 1, last + 1):
+        if best.should_stop or learner.monitor.should_stop:
+            break
+        fault_point("step")
+        with explain_memory_errors(name):
+            metrics = trainer.step()
+            is_due = guards.validate_every and (step % guards.validate_every == 0 or step == config.max_steps)
+            if is_due:
+                metrics |= best.validate()
+        if learner.hosts is not None:
+            return_freed_memory()  # for the hosts of this machine, who play next
+        try:
+            skipped.watch(step, learner.grad_norms)
+        finally:
+            if skipped.count:
+                metrics["skipped_steps"] = float(skipped.count)
+            _log(run, name, step, metrics, ranks)
+        report_progress(units, **show(metrics))
+        stops_early = step == last < config.max_steps
+        if ranks.first(stops_early or checkpoints.is_due(step)):
+            save_on_ranks(checkpoints, step, {name: part.state() for name, part in parts.items()}, ranks)
+    trainer.close()
+    return best
+
+
+def _log(run: Run, name: str, step: int, metrics: Mapping[str, float], ranks: Ranks) -> None:
+    if ranks.rank == 0:
+        run.log(name, step, metrics)
