@@ -20,7 +20,7 @@ from training.learner.fsdp import join_ranks, shard_model, whole
 from training.learner.learner import backward_role, backward_team
 from training.learner.row_attention import RowLayout, Segment, row_attention
 from training.learner.rows import TrainingRow
-from training.planning.shapes import Shape
+from training.models.shapes import Shape
 
 SMALL = Shape(hidden=256, layers=3, heads=8, kv_heads=2, head_size=32, inner=512, vocab=4096, is_tied=True)
 

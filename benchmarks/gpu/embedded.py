@@ -22,7 +22,7 @@ from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.grouped_attention import NAME, grouped_attention
-from training.planning.shapes import Shape
+from training.models.shapes import Shape
 
 Prompts = list[tuple[int, ...]]
 

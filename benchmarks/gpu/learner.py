@@ -18,8 +18,8 @@ from training.config.run_config import RunConfig
 from training.learner.learner import backward_role, backward_team
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
+from training.models.shapes import SHAPES, Shape
 from training.planning.memory import joint_memory
-from training.planning.shapes import SHAPES, Shape
 
 WAYS = (  # layout, gradient checkpointing, tokens of a micro-batch
     ("padded", True, 32_768),

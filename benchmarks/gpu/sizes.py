@@ -10,7 +10,7 @@ from roles.registry import ROLES
 from training.config.model_config import ModelConfig
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach
-from training.planning.shapes import SHAPES, Shape
+from training.models.shapes import SHAPES, Shape
 
 TOY = Shape(hidden=64, layers=2, heads=4, kv_heads=2, head_size=16, inner=128, vocab=2048, is_tied=True)
 GROUP_SIZE = 8

@@ -20,7 +20,7 @@ from training.learner.fsdp import join_ranks, leave_ranks
 from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
 from training.models.adapters import role_parameters
-from training.planning.shapes import SHAPES
+from training.models.shapes import SHAPES
 
 LENGTH, PROMPT = 256, 128
 

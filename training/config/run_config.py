@@ -175,7 +175,7 @@ class RunConfig(Section):
                 f"sft.batch_size {self.sft.batch_size} is no multiple of num_ranks {self.num_ranks}: change"
                 " either"
             )
-        if self.rollouts.hosts or self.engine.name != "transformers":
+        if self.rollouts.hosts or self.engine.name not in ("auto", "transformers"):
             raise ValueError(
                 f"num_ranks {self.num_ranks} is for engine transformers without rollouts.hosts: set it to 1"
             )

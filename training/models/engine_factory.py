@@ -38,8 +38,8 @@ from training.config.run_config import EngineConfig, RunConfig
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.base_model import PRETRAINED
 from training.models.pretrained import SMOLLM2
+from training.models.shapes import find_shape
 from training.models.weights import BASE, find_weights
-from training.planning.shapes import find_shape
 from training.runs.run_folder import Run
 
 _LETTER = {"type": "string", "pattern": "^[A-Z]$"}
@@ -105,6 +105,8 @@ def open_engine(
     Raises:
         UserError: vLLM is not installed, or an unknown option.
     """
+    if config.name == "auto":
+        raise ValueError("engine `auto` has no name yet: see name_engine")
     if config.name == "transformers":
         yield TransformersEngine(end_id=end_id, seed=seed)
         return

@@ -11,7 +11,7 @@ from roles.registry import ROLES
 from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
-from training.planning.shapes import Shape
+from training.models.shapes import Shape
 from training.planning.workload import JOINT, Workload
 
 LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from training.config.run_config import RunConfig
+from training.models.shapes import Shape, find_shape
 from training.planning.memory import Memory, estimate_memory, host_memory, planned_engine
-from training.planning.shapes import Shape, find_shape
 from training.planning.workload import JOINT, Workload, list_phases
 
 GIB = 2**30

@@ -25,8 +25,8 @@ from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow, role_scenario
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach
+from training.models.shapes import SHAPES
 from training.planning.memory import joint_memory, role_memory
-from training.planning.shapes import SHAPES
 from training.planning.workload import Workload
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer

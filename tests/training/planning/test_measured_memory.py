@@ -11,7 +11,7 @@ from peak_child import STEPS, planned
 from benchmarks.gpu.learner import largest_batch, make_config, planned_memory
 from benchmarks.gpu.records import read_records
 from benchmarks.gpu.sizes import make_rows
-from training.planning.shapes import SHAPES
+from training.models.shapes import SHAPES
 
 RESULTS = Path(__file__).parent.parent.parent.parent / "benchmarks" / "gpu" / "results"
 MEASURED = [

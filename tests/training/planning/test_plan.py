@@ -12,6 +12,7 @@ from roles.errors import UserError
 from training.config.loading import load_config
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
+from training.models.shapes import SHAPES, Shape, find_shape
 from training.planning.memory import (
     activation_bytes,
     estimate_memory,
@@ -30,7 +31,6 @@ from training.planning.plan import (
     stated_workload,
     training_flops_per_token,
 )
-from training.planning.shapes import SHAPES, Shape, find_shape
 from training.planning.workload import JOINT, Workload, list_phases
 
 # 2 layers: queries 8x8, keys and values 8x4 each, output 8x8, three feed-forward maps 8x16: 576 per layer
