@@ -1,1 +1,4 @@
-"""Comparison of several runs: ablation cells and seeds."""
+"""Comparison of several runs: ablation cells and seeds.
+
+Not here: the summary of a single run (evaluation.summary).
+"""

@@ -1,1 +1,4 @@
-"""One episode in words: minutes, transcripts, the live view."""
+"""One episode in words: minutes, transcripts, the live view.
+
+Not here: pages about whole runs (evaluation.report).
+"""

@@ -1,1 +1,4 @@
-"""Pages about whole runs: the HTML report and the Markdown page of results."""
+"""Pages about whole runs: the HTML report and the Markdown page of results.
+
+Not here: the tables themselves (evaluation.summary), minutes of single episodes (evaluation.minutes).
+"""

@@ -1,1 +1,4 @@
-"""Sealed plays and their scores, baselines included."""
+"""Sealed plays and their scores, baselines included.
+
+Not here: intervals (evaluation.stats), tables and gates (evaluation.summary).
+"""

@@ -37,7 +37,7 @@ from scenarios.jobs.job import (
 
 NAME = "allocation"
 NUM_PACKAGES = (2, 3, 3, 4, 4, 5, 5, 6, 6, 7)  # by difficulty 1-10
-NUM_PEOPLE = (2, 2, 3, 3, 4, 4, 5, 5, 6, 6)  # contractors included
+NUM_PEOPLE = (2, 2, 3, 3, 4, 4, 5, 7, 7, 7)  # contractors included
 MOST_TRIED = (3, 4, 5, 6, 7, 8, 8, 9, 9, 9)  # assignments that the search in order of rates looks at
 ORDER_FROM, LATE_FROM, CONTRACTOR_FROM, ABSENT_FROM, SITES_FROM = 2, 3, 4, 6, 8  # difficulties
 LAST_DAY = 60

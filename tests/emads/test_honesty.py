@@ -26,7 +26,7 @@ from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision
 from simulator.records import Episode
-from training.config.rl_sections import CreditConfig
+from training.config.marl_config import MarlCreditConfig
 from training.rl.credit.assign import CreditAssigner
 from training.rl.credit.estimators import dr_grpo
 from training.rl.credit.schemes import SCHEMES, Shared
@@ -87,7 +87,7 @@ def test_advantages_are_those_of_training(scheme: str) -> None:
 
 def test_every_cheat_is_measured_alone_and_in_pairs_among_honest_and_fitted_partners() -> None:
     assert len(REPORT_CHEATS) + len(VOTE_CHEATS) >= 40
-    assert set(SCHEMES) == set(get_args(CreditConfig.model_fields["scheme"].annotation))
+    assert set(SCHEMES) == set(get_args(MarlCreditConfig.model_fields["scheme"].annotation))
     assert [name for name, _ in list_partners("silent", 2)] == ["honest", "fitted"]
 
 

@@ -142,7 +142,7 @@ def report_turns(count: int) -> None:
 def _perform(task: Task) -> Any:
     """Perform a task; units that it did not report (its stage was done before) are reported here."""
     global _left, _scale, _stage, _num_turns
-    _left, _scale = task.units, task.units / (task.reports or task.units)
+    _left, _scale = task.units, task.units / (task.reports or task.units or 1)
     _stage, _num_turns = task.name, 0
     with counting_turns(TurnReports(report_turns).note):
         result = task.call(*task.args)

@@ -78,7 +78,7 @@ def test_the_minutes_read_in_the_order_of_the_meeting() -> None:
         parts += [f"At most {case.case.budget} k$", "The seats' work"]
         for role in SEATS:
             brief = PlanGame(case).write_report_brief(role).split("\n")
-            parts += [f"{ROLES[role].title} reads", " ".join(brief[-2].split()), "Report to the table."]
+            parts += [f"{ROLES[role].title} reads", " ".join(brief[-2].split()), " ".join(brief[-1].split())]
             parts += [
                 "All that its tools could tell",
                 "looks up measure(option=",

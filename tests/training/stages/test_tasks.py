@@ -196,5 +196,5 @@ def test_a_solver_is_validated_watched_and_stopped_like_a_role(
     assert [row.step for row in rows] == [0, 1, 2]
     assert json.loads((run / "alarms" / "grpo" / "solver.json").read_text()) == {}
     shown = capsys.readouterr().err
-    assert "sft/solver: 2/2" in shown
+    assert "sft/solver: 100 %" in shown
     assert "grpo/solver: 10/10" in shown

@@ -163,7 +163,7 @@ def test_a_wrong_model_name_can_be_set_right(tmp_path: Path) -> None:
         server.faults = ["404"] * OFTEN
         report = teach(tmp_path, server, 3, model="tyni")
         assert report.problem is not None
-        assert "no model tiny; check the URL and the model's name" in report.problem
+        assert "answers 404 no model tiny (x); check the URL and the model's name" in report.problem
         server.faults = []
         assert teach(tmp_path, server, 3).shards[0].num_rows == 3
 

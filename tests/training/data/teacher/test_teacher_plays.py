@@ -1,6 +1,7 @@
 """A teacher on a real endpoint: the rows of an oracle come out, and what it is told is fair."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,11 +106,13 @@ def test_a_seats_bad_words_are_rejected_with_their_reason(words: str, other: str
 
 
 def rephrase(brief: str) -> str:
-    """The brief of a risk case in other words and another order."""
-    situation, terms, offered, question = brief.split("\n")
-    amount = question[question.index("at most") + 8 : question.index(" k$")]
-    option = question[question.index("option ") :][:8]
-    appetite = terms[terms.index("at most") + 8 : terms.index(" k$ (the")]
+    """The brief of a risk case, told in any wording, in other words and another order."""
+    situation, *middle, question = brief.split("\n")
+    (offered,) = (line for line in middle if "cost in k$" in line)
+    (terms,) = (line for line in middle if line != offered)
+    (amount,) = re.findall(r"(\d+) k\$", question)
+    (option,) = set(re.findall(r"option [A-Z]", question))
+    *_, appetite = re.findall(r"(\d+) k\$", terms)
     return (
         f"Find the best part on {option} with no more than {amount} k$ a month. {situation} You may buy: "
         f"{offered.partition(': ')[2]} Each k$ of loss prevented counts 1 k$. The loss we expect must not "
