@@ -18,7 +18,9 @@ from serving.environments.trl_env import environment_factory, played_reward
 from training.data.interop import prepare_tokenizer, write_trl_folder
 
 
-def train(model: str, role: str, steps: int, out: Path, *, prompts: int = 8, group: int = 8, most_tokens: int = 560) -> float:
+def train(
+    model: str, role: str, steps: int, out: Path, *, prompts: int = 8, group: int = 8, most_tokens: int = 560
+) -> float:
     """Train for `steps` steps of prompts x group; returns the mean reward of the last step."""
     with tempfile.TemporaryDirectory() as folder:
         write_trl_folder(Path(folder), role, count=steps * prompts, difficulties=(1, 2))

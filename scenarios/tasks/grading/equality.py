@@ -212,7 +212,7 @@ def _real_value(node: Node, values: Mapping[str, mpmath.mpf]) -> mpmath.mpf:
             inner = _real_value(argument, values)
             if function in ("exp", "sinh", "cosh", "tanh") and abs(inner) > 2300:
                 raise ExpressionError("a value that is too large")
-            found = getattr(mpmath, _MPMATH.get(str(function), str(function)))(inner)
+            found = getattr(mpmath, str(_MPMATH.get(str(function), function)))(inner)
         case (sign, left, right):
             one, other = _real_value(left, values), _real_value(right, values)
             if sign == "**" and one and abs(other * mpmath.log(abs(one))) > 2300:

@@ -1,6 +1,6 @@
 """A role's GRPO for tests: settings, cases, learners on tiny models, and steps of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tiny_models import DIFFICULTIES, small_model, tiny_chat
@@ -34,7 +34,7 @@ def make_solo(
 
 def train(
     config: GrpoConfig = CONFIG, *, scenarios: Sequence[Scenario] = (), **options: Any
-) -> tuple[Any, list[Mapping[str, float]]]:
+) -> tuple[Any, list[dict[str, float]]]:
     """The model after all steps, and the metrics of each."""
     learner, size = make_solo(config, **options), config.prompts_per_step
     scenarios = scenarios or draw(size * config.max_steps)

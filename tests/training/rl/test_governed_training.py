@@ -232,7 +232,7 @@ def test_first_reports_and_votes_have_their_own_credit_and_what_is_written_for_a
     scripted: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = make_learner(change(credit__scheme="cross_valued"))
-    groups = play(learner, CASES)
+    groups = list(play(learner, CASES))
     monkeypatch.setattr(resolution, "ROUTINE_RISK", -1)  # first drafts are voted on, too
     groups += play(learner, CASES)
     counts = dict.fromkeys(("reports that differ", "votes", "second reports"), 0)

@@ -4,7 +4,7 @@ import math
 import random
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from grpo_cases import CONFIG, ROLE, draw, make_solo, train
@@ -303,7 +303,7 @@ def test_one_update_covers_all_roles_that_share_the_weights(monkeypatch: pytest.
     model = small_model()
     learner = make_solo(config, model=model)
     learner = make_solo_learner(
-        dict.fromkeys(roles, model), config, player=learner.player, chat=tiny_chat(), seed=0
+        dict.fromkeys(roles, model), config, player=cast(Any, learner.player), chat=tiny_chat(), seed=0
     )
     updated: list[Mapping[str, int]] = []
     update = learner.updater.update
@@ -351,6 +351,8 @@ def assign(estimator: str, *groups: list[float], count: int = 0) -> list[list[fl
 
 
 def test_a_group_that_was_left_out_has_no_advantage_and_no_part_in_the_others() -> None:
+    first: Any
+    second: Any
     first, second = assign("rloo", [1.0, 0.0], [math.nan, 0.5], [0.8, 0.6])
     assert (first, second) == (pytest.approx([1.0, -1.0]), pytest.approx([0.2, -0.2]))
     assert assign("reinforce_pp", [math.nan, 0.5]) == []

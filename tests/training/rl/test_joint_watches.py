@@ -3,6 +3,7 @@
 import logging
 import statistics
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from joint_learning import (

@@ -18,7 +18,7 @@ from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow, make_row
 from training.rl.credit.estimators import ESTIMATORS, Advantages, Estimator, compare_most_different
 from training.rl.loop import Algorithm, RLLearner
-from training.rl.records import ScoredSoloGroup
+from training.rl.records import ScoredSoloGroup, Total
 from training.rl.solo.alarms import Alarms
 from training.rl.solo.curriculum import PROMOTE_WINDOW, REPLAY_SHARE, Curriculum
 from training.rl.solo.metrics import audit_episodes, group_outcomes, measure_rollouts, spread
