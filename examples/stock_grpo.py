@@ -18,12 +18,10 @@ from serving.environments.trl_env import environment_factory, played_reward
 from training.data.interop import prepare_tokenizer, write_trl_folder
 
 
-def train(
-    model: str, role: str, steps: int, out: Path, *, prompts: int = 8, group: int = 8, most_tokens: int = 560
-) -> float:
-    """Train for `steps` steps of prompts x group; returns the mean reward of the last step."""
+def train(model: str, role: str, steps: int, out: Path, *, size: int = 8, most_tokens: int = 560) -> float:
+    """Train for `steps` steps of `size` prompts x `size` answers; returns the mean reward of the last."""
     with tempfile.TemporaryDirectory() as folder:
-        write_trl_folder(Path(folder), role, count=steps * prompts, difficulties=(1, 2))
+        write_trl_folder(Path(folder), role, count=steps * size, difficulties=(1, 2))
         rows = load_dataset(str(Path(folder) / "grpo"))["train"]
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
@@ -34,8 +32,8 @@ def train(
         args=GRPOConfig(
             output_dir=str(out),
             max_steps=steps,
-            per_device_train_batch_size=prompts * group,
-            num_generations=group,
+            per_device_train_batch_size=size * size,
+            num_generations=size,
             max_completion_length=most_tokens,
             max_tool_calling_iterations=9,
             loss_type="dapo",

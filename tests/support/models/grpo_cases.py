@@ -38,5 +38,7 @@ def train(
     """The model after all steps, and the metrics of each."""
     learner, size = make_solo(config, **options), config.prompts_per_step
     scenarios = scenarios or draw(size * config.max_steps)
-    log = [learner.step(scenarios[step * size : (step + 1) * size]) for step in range(config.max_steps)]
+    log: list[Mapping[str, float]] = [
+        learner.step(scenarios[step * size : (step + 1) * size]) for step in range(config.max_steps)
+    ]
     return next(iter(learner.models.values())), log

@@ -20,6 +20,7 @@ from training.learner.rows import TrainingRow
 from training.rl.loop import RLLearner
 from training.rl.records import ScoredGroup, ScoredReportSet
 from training.rl.team.algorithm import make_team_learner
+from training.rl.team.guards import Anchor, DriftWatch
 
 CONFIG = MarlConfig().changed(
     scenarios_per_step=3,
@@ -66,16 +67,20 @@ def make_learner(
     return make_team_learner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=seed, **options)
 
 
+def drift_of(learner: RLLearner) -> DriftWatch:
+    """The watch over own scores."""
+    assert isinstance(learner.updater.anchor, Anchor)
+    return learner.updater.anchor.drift
+
+
 def make_rows(learner: RLLearner, groups: Sequence[ScoredGroup]) -> Mapping[str, Sequence[TrainingRow]]:
     """Every role's rows of scored groups."""
     return learner.credit.make_rows(groups, learner.credit.assign(tuple(learner.models), groups))
 
 
-def play(
-    learner: RLLearner, scenarios: Sequence[TeamScenario], first_place: int = 0
-) -> Sequence[ScoredGroup]:
+def play(learner: RLLearner, scenarios: Sequence[TeamScenario], first_place: int = 0) -> list[ScoredGroup]:
     """The scored groups of one step."""
-    return learner.scorer.score(learner.play(scenarios, first_place))
+    return list(learner.scorer.score(learner.play(scenarios, first_place)))
 
 
 def sets_of(groups: Sequence[ScoredGroup]) -> list[tuple[TeamScenario, ScoredReportSet]]:

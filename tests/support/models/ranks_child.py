@@ -7,10 +7,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from joint_learning import FaultyEngine
+from joint_learning import FaultyEngine, drift_of
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model, speak_by_adapters, tiny_chat
 
@@ -89,7 +89,7 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     kind = {name: job[name] for name in ("sharded", "adapters", "offloaded") if name in job}
     learner = make_learner(ranks, options=job.get("options", {}), **kind)
     if job.get("fallen"):
-        cast(Any, learner.updater.anchor).drift.fallen = set(ROLES)
+        drift_of(learner).fallen = set(ROLES)
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
     for step in range(job["first"], job["last"]):

@@ -120,7 +120,7 @@ def make_engine() -> ScriptedModelEngine:
 
 def train(
     scenarios: Sequence[Scenario], planned: Sequence[str] = (), **changes: Any
-) -> tuple[dict[str, torch.Tensor], list[Mapping[str, float]]]:
+) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
     """The weights after all steps, and the metrics of each."""
     plan_faults([parse_fault(text) for text in planned])
     config = CONFIG.changed(**changes)

@@ -3,7 +3,6 @@
 import logging
 import statistics
 from collections.abc import Sequence
-from typing import Any, cast
 
 import pytest
 from joint_learning import (
@@ -11,6 +10,7 @@ from joint_learning import (
     Engines,
     change,
     draw,
+    drift_of,
     make_learner,
     play,
     sets_of,
@@ -88,7 +88,7 @@ def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None
     )
     learner = make_learner(config, anchor_rows=rows)
     plain = make_learner(config, anchor_rows=rows)
-    cast(Any, learner.updater.anchor).drift.fallen.add("risk")
+    drift_of(learner).fallen.add("risk")
     learner.step(draw(2))
     plain.step(draw(2))
     assert asked == [("risk", 0)]
@@ -99,7 +99,7 @@ def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None
         change(guards__anchor="kl", guards__anchor_coefficient=0.3),
         references={role: small_model(place).eval() for place, role in enumerate(ROLES)},
     )
-    cast(Any, held.updater.anchor).drift.fallen.add("risk")
+    drift_of(held).fallen.add("risk")
     assert {role: held.updater._kl_coefficient(role) for role in ROLES} == {
         r: 0.3 * (r == "risk") for r in ROLES
     }

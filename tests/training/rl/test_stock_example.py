@@ -24,7 +24,7 @@ def test_stock_trl_plays_a_step_on_our_environment(tmp_path: Path) -> None:
     small_model().save_pretrained(tmp_path / "model")
     tiny_tokenizer().save_pretrained(tmp_path / "model")
     reward = load_example().train(
-        str(tmp_path / "model"), "cost", 1, tmp_path / "out", prompts=1, group=2, most_tokens=16
+        str(tmp_path / "model"), "cost", 1, tmp_path / "out", size=2, most_tokens=16
     )
     assert reward == 0.0  # random weights answer nothing, and the verifier says so
     saved = load_file(tmp_path / "out" / "model.safetensors")

@@ -75,7 +75,8 @@ class HostSchedule:
         for job in jobs:
             results.append(asyncio.get_running_loop().create_future())
             self._queue.put_nowait(_Order(job=job, version=version, weights=weights, result=results[-1]))
-        return list(await asyncio.gather(*results))
+        played: list[Any] = await asyncio.gather(*results)
+        return played
 
     async def close(self) -> None:
         """End all hosts."""
