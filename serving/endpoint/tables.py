@@ -33,6 +33,7 @@ from simulator.engines.base import Completion, CompletionRequest, Engine, Sampli
 from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.graph.seating import Seating
+from simulator.observer import Watch
 from simulator.reading import read_episode
 from simulator.records import Episode
 
@@ -132,7 +133,7 @@ class Tables:
                 self.team.sampling,
                 rounds=self.team.rounds,
                 stream=f"serve/{number}",
-                watch=None if tell is None else LineView(tell).watch,
+                watch=watch_lines(tell),
                 make_game=self._make_game,
                 concurrency=1,
             )
@@ -201,7 +202,7 @@ class Tables:
             stream=stream,
             max_turns=MAX_TURNS,
             roles=ROLES,
-            watch=None if tell is None else LineView(tell).watch,
+            watch=watch_lines(tell),
             make_game=self._make_game,
         )
 
@@ -264,16 +265,22 @@ class Tables:
         )
 
 
-class LineView(LiveView):
-    """The live view, told line by line to a caller."""
+class LineConsole(Console):
+    """A console that tells each printed line to a caller."""
 
     def __init__(self, tell: Tell) -> None:
-        super().__init__(Console(file=io.StringIO()), with_keys=False, with_status=False)
+        super().__init__(file=io.StringIO())
         self._tell = tell
 
-    def show(self, words: Text) -> None:
+    def print(self, *objects: Any, **options: Any) -> None:
         """Tell one line."""
-        self._tell(words.plain)
+        for words in objects:
+            self._tell(words.plain if isinstance(words, Text) else str(words))
+
+
+def watch_lines(tell: Tell | None) -> Watch | None:
+    """Return the live view, told line by line to a caller; None without one."""
+    return None if tell is None else LiveView(LineConsole(tell), with_keys=False, with_status=False).watch
 
 
 def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:

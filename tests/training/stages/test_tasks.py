@@ -197,4 +197,4 @@ def test_a_solver_is_validated_watched_and_stopped_like_a_role(
     assert json.loads((run / "alarms" / "grpo" / "solver.json").read_text()) == {}
     shown = capsys.readouterr().err
     assert "sft/solver: 100 %" in shown
-    assert "grpo/solver: 10/10" in shown
+    assert "grpo/solver: 100 %" in shown
