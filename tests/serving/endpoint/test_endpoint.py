@@ -53,7 +53,7 @@ def test_a_stream_tells_what_seats_do_then_the_minutes_then_usage() -> None:
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert texts[0] == ""
     reports = [place for place, text in enumerate(texts) if "reports: " in text]
-    decided = next(place for place, text in enumerate(texts) if "ReconcileGPT decides for B" in text)
+    decided = next(place for place, text in enumerate(texts) if "ReconcileGPT decides for" in text)
     assert len(reports) == 4
     assert max(reports) < decided
     assert "What replaces our card payment switch" in texts[-2]

@@ -156,10 +156,10 @@ def test_llama_cpp_with_base_and_lora_files_says_what_the_merged_file_says(tmp_p
         (answer,) = ask_llama_cpp(tmp_path / file, complete(IDS[0].tolist(), 12), lora=lora)
         return answer["tokens"], [one["logprob"] for one in answer["completion_probabilities"]]
 
-    (merged, wanted), (worn, found), (bare, other) = (
+    (merged, wanted), (with_lora, found), (bare, other) = (
         say("merged.gguf"), say("base.gguf", tmp_path / "cto.gguf"), say("base.gguf")
     )  # fmt: skip
-    assert worn == merged
+    assert with_lora == merged
     assert found == pytest.approx(wanted, abs=5e-3)
     assert bare != merged or other != pytest.approx(wanted, abs=5e-3)
 

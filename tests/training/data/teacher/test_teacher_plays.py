@@ -107,9 +107,10 @@ def test_a_seats_bad_words_are_rejected_with_their_reason(words: str, other: str
 
 def rephrase(brief: str) -> str:
     """The brief of a risk case, told in any wording, in other words and another order."""
-    situation, *middle, question = brief.split("\n")
-    (offered,) = (line for line in middle if "cost in k$" in line)
-    (terms,) = (line for line in middle if line != offered)
+    *told, question = brief.split("\n")
+    (offered,) = (line for line in told if "in k$ a month: " in line)
+    (terms,) = (line for line in told if "expected loss" in line)
+    situation = " ".join(line for line in told if line not in (offered, terms))
     (amount,) = re.findall(r"(\d+) k\$", question)
     (option,) = set(re.findall(r"option [A-Z]", question))
     *_, appetite = re.findall(r"(\d+) k\$", terms)
