@@ -201,14 +201,6 @@ def test_the_flat_table_holds_every_play(untrained: list[Path]) -> None:
     assert rewards == [one.reward for one in stored]
 
 
-def test_scores_of_older_versions_are_played_again(untrained: list[Path]) -> None:
-    plays = untrained[1] / "scores" / "outcomes"
-    kept = contents(plays)
-    (plays / "untrained-risk.greedy.jsonl").unlink()
-    assert main(["evaluate", str(untrained[1])]) == 0
-    assert contents(plays) == kept
-
-
 def test_several_runs_are_compared_as_seeds(
     untrained: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
