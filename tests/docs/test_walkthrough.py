@@ -39,9 +39,7 @@ SMALL = {
     "evaluation": {
         "num_role_scenarios": 4,
         "num_team_scenarios": 4,
-        "num_bootstrap": 100,
         "num_tries": 2,
-        "num_tried_cases": 1,
     },
 }
 CONFIGS = ("quick.yaml", "schedules/tiny.yaml")

@@ -33,7 +33,7 @@ def count_effects(store: Path) -> int:
     """Recorded effects of a store that another process may be writing; 0 where there is none yet."""
     try:
         with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-            return int(connection.execute("SELECT count(*) FROM effects").fetchone()[0])
+            return int(connection.execute("SELECT count(*) FROM decision_log WHERE kind = 'executed'").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
 

@@ -73,7 +73,7 @@ def test_a_killed_stage_ends_like_an_undisturbed_one(prepared: PreparedRuns, nam
 @pytest.mark.slow
 def test_every_damaged_checkpoint_is_set_aside(prepared: PreparedRuns) -> None:
     results = run_check(prepared, "R4")
-    assert len(results) > 60
+    assert len(results) > 40  # five kinds of damage to every file of a checkpoint of each stage
     assert [result["id"] for result in results if not result["ok"]] == []
 
 

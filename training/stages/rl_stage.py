@@ -130,8 +130,8 @@ def train_steps(
     for step in range(learner.num_steps + 1, last + 1):
         if best.should_stop or learner.monitor.should_stop:
             break
-        fault_point("step")
         with explain_memory_errors(name):
+            fault_point("step")
             metrics = trainer.step()
             is_due = guards.validate_every and (step % guards.validate_every == 0 or step == config.max_steps)
             if is_due:

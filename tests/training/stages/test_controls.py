@@ -147,4 +147,4 @@ def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(
     assert controls <= set(summary["team"])
     assert {f"marl-{one}" for one in controls - {"single_sft"}} <= set(summary["team"]["paired"])
     assert {"gap", "hidden", "passes"} <= set(summary["joint"])
-    assert summary["joint"]["passes"]["marl"]["n"] == 3
+    assert summary["joint"]["passes"]["marl"]["n"] == 6
