@@ -68,7 +68,7 @@ def test_the_readme_s_example_and_the_version_outside_a_checkout(wheel: Path, tm
     assert example is not None
     told = run(python, "-c", f"{example[1]}\nprint(emads.__file__)")
     assert told.splitlines()[-1] == str(site / "emads/__init__.py")
-    assert "ReconcileGPT" in told
+    assert "CTO reports" in told
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert run(tmp_path / "clean/bin/emads", "--version") == f"emads {version}\n"
     run(tmp_path / "clean/bin/emads", "simulate", "--team", "scripted", "--index", "7", "--html", "out")
