@@ -126,17 +126,22 @@ def call(line: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", list_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_do_what_it_says(page: Path, folder: Path) -> None:
-    for line, shown in read_calls(page):
-        if find_reason(line) is not None:
-            continue
-        assert line.startswith("emads "), f"{line}: run it here, or give a reason"
-        status, printed = call(line)
-        stated = re.search(r"exit status (\d)", line)
-        assert status in (0, *([int(stated[1])] if stated else [])), f"{line}\n{printed[-2000:]}"
-        for part in (shown or "").splitlines():
-            assert part == "..." or part in printed.splitlines(), f"{line} does not print {part!r}"
+def test_the_commands_of_the_pages_do_what_they_say(folder: Path) -> None:
+    """One test for all pages: a reader's commands use what the pages before made."""
+    for page in list_pages():
+        for line, shown in read_calls(page):
+            if find_reason(line) is None:
+                follow(line, shown, page.name)
+
+
+def follow(line: str, shown: str | None, page: str) -> None:
+    """Run a command of a page; it ends as the page says, and prints every line that the page shows."""
+    assert line.startswith("emads "), f"{page}: {line}: run it here, or give a reason"
+    status, printed = call(line)
+    stated = re.search(r"exit status (\d)", line)
+    assert status in (0, *([int(stated[1])] if stated else [])), f"{page}: {line}\n{printed[-2000:]}"
+    for part in (shown or "").splitlines():
+        assert part == "..." or part in printed.splitlines(), f"{page}: {line} does not print {part!r}"
 
 
 def test_every_reason_is_needed_and_few_commands_are_left_out() -> None:
