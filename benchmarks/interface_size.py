@@ -1,4 +1,4 @@
-"""What a user has to know: commands, options and configuration keys, and product lines by package.
+"""Counts what a user has to know: commands, options and configuration keys; and product lines by package.
 
 python -m benchmarks.interface_size
 """

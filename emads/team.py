@@ -99,12 +99,12 @@ class Team:
 
     @property
     def is_scripted(self) -> bool:
-        """Whether an expert who draws a habit for every case sits in every seat."""
+        """True if experts who draw a habit for every case sit in all seats."""
         return self.seats.players == [ScriptPlayer()]
 
     @property
     def has_script(self) -> bool:
-        """Whether a seat is played by a script, which must know every case beforehand."""
+        """True if a script plays a seat: it must know every case beforehand."""
         return any(isinstance(player, ScriptPlayer) for player in self.seats.players)
 
     @property
@@ -123,7 +123,7 @@ class Team:
 
     @property
     def chat(self) -> Chat:
-        """How the transcripts of `serve`'s engine are read."""
+        """The reader of the transcripts of `serve`'s engine."""
         if self.sole_run is not None:
             return self.sole_run.chat
         return PlainChat() if self.is_scripted else MessageChat()
@@ -169,7 +169,7 @@ class Team:
 
     @property
     def spent(self) -> float | None:
-        """What the endpoints have cost, stored replies included; None where a price is not given."""
+        """The cost of all endpoints, stored replies included; None if a price is not given."""
         players = [player for player in self.seats.players if isinstance(player, ApiPlayer)]
         is_priced = all(self.api.find_price(player.model) is not None for player in players)
         return self.ledger.budget.spent if is_priced else None

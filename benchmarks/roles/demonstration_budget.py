@@ -1,4 +1,4 @@
-"""What GRPO adds to one model of all roles after few and after many demonstrations, and what it costs.
+"""Measures what GRPO adds to one model of all roles after few and many demonstrations, and its CPU time.
 
     python -m benchmarks.roles.demonstration_budget --out runs/budget --budget 7000 --budget 12000 \
         --set grpo.max_steps=60 --set grpo.prompts_per_step=40 --set grpo.learning_rate=5e-4

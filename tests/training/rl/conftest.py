@@ -26,7 +26,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
 
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> Engines:
-    """Joint learners play on the real engine, recorded."""
+    """Learners play on the real engine, recorded."""
     engines: Engines = []
 
     def make(**options: Any) -> RecordingEngine:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from grpo_cases import CONFIG, ROLE, draw, make_solo, train
 from sandboxes import run_or_be_refused
-from tiny_models import RecordingEngine, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
+from tiny_models import same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
 from reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import UserError
@@ -46,19 +46,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
 
     def make(*, end_id: int, seed: int) -> ScriptedModelEngine:
         engine = ScriptedModelEngine({ROLE: speak}, chat=tiny_chat(), end_id=end_id, seed=seed)
-        engines.append(engine)
-        return engine
-
-    monkeypatch.setattr("training.rl.loop.TransformersEngine", make)
-    return engines
-
-
-@pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch) -> Engines:
-    engines: Engines = []
-
-    def make(**options: Any) -> RecordingEngine:
-        engine = RecordingEngine(**options)
         engines.append(engine)
         return engine
 
