@@ -18,6 +18,7 @@ from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
 from scenarios.team import TeamScenario
 from scenarios.team.single import SINGLE
+from simulator.engines.embedded.own_pass import count_positions
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 from training.config.data_config import FIRST_GRPO_INDEX
@@ -186,7 +187,7 @@ def evaluate_single(path: Path, stage: str) -> None:
                     style=config.model.prompts,
                     policy=SINGLE,
                     max_turns=grpo.max_turns,
-                    max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
+                    max_total_tokens=count_positions(model.config),  # it may call tools on and on
                     first_place=first_place,
                 )
                 return score_all(part, episodes, config.team_reward)
