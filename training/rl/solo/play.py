@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from roles.base import Role
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
@@ -105,7 +107,11 @@ class SoloPlayer:
             )
             return await asyncio.gather(*plays, return_exceptions=True)
 
-        return [_make_portable(one) for one in asyncio.run(play_all())]
+        played = asyncio.run(play_all())
+        for one in played:
+            if isinstance(one, MemoryError | torch.OutOfMemoryError):  # every other play would meet it, too
+                raise one
+        return [_make_portable(one) for one in played]
 
 
 def _make_portable(played: SoloEpisode | Exception) -> SoloEpisode | Exception:

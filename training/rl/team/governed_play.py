@@ -6,6 +6,7 @@ through, and signs what they hand over to it.
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from training.config.marl_config import MarlConfig
 from training.rl.records import EpisodeGroup, ReportSet
 from training.rl.team.play import make_sampling
 
+logger = logging.getLogger(__name__)
 WORLD = 0  # seeds all worlds, with the case and the option
 
 
@@ -130,6 +132,8 @@ async def play_set(
             if episode.status in (VIOLATION, WAITING):
                 raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
             is_lost = episode.status == FAILED
+            if is_lost:
+                logger.warning("%s left out: %s", scenario.key, episode.error)
             records.append(
                 None if is_lost else read_record(scenario, episode, services, stream=seating.stream)
             )
