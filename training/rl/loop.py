@@ -158,16 +158,18 @@ class RLLearner:
         return metrics
 
     def validate(self, scenarios: Sequence[Any]) -> tuple[list[float], dict[str, float]]:
-        """Scores of one greedy play of each scenario by the present weights, and their metrics.
+        """Scores of one play of each scenario by the present weights, and their metrics.
 
-        Ranks share the scenarios, and all of them get all scores.
+        Plays are sampled as in a step, each time by the same random numbers. Ranks share the scenarios, and
+        all of them get all scores.
 
         Raises:
             InfrastructureError: an episode was lost.
         """
-        own = scenarios if self.hosts is not None else self.ranks.shard(scenarios)[0]
+        own, first_place = (scenarios, 0) if self.hosts is not None else self.ranks.shard(scenarios)
         size = self.block_size * self.algorithm.episodes_per_case  # as many episodes at a time as in a step
-        groups = self._play(cut_jobs(own, "validation", block_size=size, is_greedy=True)) if own else ()
+        jobs = cut_jobs(own, "validation", block_size=size, first_place=first_place, is_validation=True)
+        groups = self._play(jobs) if own else ()
         release_engine_memory(self.engine)
         parts = self.ranks.gather(self.scorer.score_validation(groups) if groups else ([], {}))
         scores = [score for of_rank, _ in parts for score in of_rank]

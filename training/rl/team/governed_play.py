@@ -48,11 +48,11 @@ class GovernedPlayer:
         """The complete groups of these scenarios; what is sampled does not depend on `first_place`."""
         return asyncio.run(self._play(engine, scenarios, stream))
 
-    def play_greedily(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
-        """One governed episode of every case at temperature 0; raises as `play_once`."""
-        return self.play_once(engine, scenarios, stream, temperature=0.0)
+        """One governed episode of every case at the temperature of a step; raises as `play_once`."""
+        return self.play_once(engine, scenarios, stream, temperature=self.config.temperature)
 
     def play_once(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float

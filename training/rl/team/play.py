@@ -41,10 +41,10 @@ class AssessPlayer:
         """
         return asyncio.run(self._play(engine, scenarios, stream, first_place))
 
-    def play_greedily(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
-        """One episode of every scenario at temperature 0.
+        """One episode of every scenario at the temperature of a step.
 
         Raises:
             InfrastructureError: an episode was lost.
@@ -53,10 +53,11 @@ class AssessPlayer:
             list(scenarios),
             engine=engine,
             chat=self.chat,
-            temperature=0.0,
+            temperature=self.config.temperature,
             max_completion_tokens=self.config.max_completion_tokens,
             stream=stream,
             rounds=self.config.rounds,
+            first_place=first_place,
             make_game=self.make_game,
         )
         if lost := [one.error for one in episodes if one.error]:
