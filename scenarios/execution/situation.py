@@ -220,14 +220,25 @@ def measure_share(case: CompanyCase, seat: str, figures: Mapping[str, int]) -> i
     if seat == "cto":
         kept, of = WHOLE - limits["availability"], WHOLE - figures["availability"]
     elif seat == "coo":
-        kept, of = limits["deadline"], figures["finish"]
+        kept, of = _find_tightest(
+            (limits["deadline"], figures["finish"]),
+            (figures.get("milestone_day", 1), figures.get("milestone", 0)),
+        )
     elif seat == "risk":
-        kept, of = limits["expected_loss"], figures["expected_loss"]
+        kept, of = _find_tightest(
+            (limits["expected_loss"], figures["expected_loss"]),
+            (figures.get("asset_cap", 1), figures.get("asset_loss", 0)),
+        )
     elif seat == "cost":
         kept, of = figures["quality"], limits["quality"]
     else:
         kept, of = int(DOMAINS[seat].keeps_limit(read_terms(case, seat), figures)), 1
     return min(MAX_KPI, 100 * kept // max(1, of))
+
+
+def _find_tightest(*pairs: tuple[int, int]) -> tuple[int, int]:
+    """Of pairs (limit, figure) the one whose figure takes the largest share of its limit."""
+    return max(pairs, key=lambda pair: pair[1] / max(1, pair[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

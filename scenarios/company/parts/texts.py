@@ -60,7 +60,7 @@ def write_brief(domain: Domain, facts: Mapping[str, Any], style: Style) -> str:
         name=facts["name"],
         amount=question.amount,
         offered=offered,
-        terms=write_terms(domain, question.terms, facts["wording"]),
+        terms=write_terms(domain, question.terms, facts["wording"], [question.structure]),
     )
 
 
