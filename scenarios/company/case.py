@@ -11,7 +11,7 @@ from dataclasses import replace
 from scenarios.base import Split
 from scenarios.company.coordination import reckon_worths
 from scenarios.company.domains import DOMAINS
-from scenarios.company.knapsack import Combination, Parts, solve_options
+from scenarios.company.knapsack import Combination, Parts, list_efficient, solve_options
 from scenarios.company.optimum import blind_worth
 from scenarios.company.records import CompanyCase, Option
 from scenarios.company.setting import Setting, draw_setting, draw_structure
@@ -89,11 +89,14 @@ def _settle_money(
     rng: random.Random, setting: Setting, case: CompanyCase, wants_hidden: bool, wants_plain: bool
 ) -> CompanyCase | None:
     """The case with a budget and with bases under which its optimum is unique; None where nothing fits."""
-    letters, parts = list(setting.names), case.parts
+    letters = list(setting.names)
     dearest = [
-        sum(max(own[letter], key=lambda part: part.worth).cost for own in parts.values())
+        sum(max(own[letter], key=lambda part: part.worth).cost for own in case.parts.values())
         for letter in letters
     ]
+    parts = {  # all that can be best is among the efficient ones
+        seat: {letter: list_efficient(own[letter]) for letter in letters} for seat, own in case.parts.items()
+    }
     for _ in range(NUM_BUDGETS):
         share = BUDGET_SHARE[setting.difficulty - 1] * rng.randint(45, 165)
         budget = sum(dearest) * share // (10_000 * len(letters))
