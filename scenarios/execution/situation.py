@@ -57,7 +57,7 @@ class Kpi:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PlanOutcome:
     """The result of carrying out one plan.
 
     Example: carry_out(world, open_situation(world), plan)[1].kpis["coo"].limit == 92
@@ -90,7 +90,7 @@ def open_situation(world: World) -> Situation:
     return Situation(known=world.case, actual=world.actual, spent=0, option="", tried=())
 
 
-def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation, Outcome]:
+def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation, PlanOutcome]:
     """The situation after the plan, and what it brought.
 
     The plan's parts are paid for and in effect; then whatever the world has for this option strikes, once.
@@ -117,7 +117,7 @@ def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation
         option=option,
         tried=situation.tried if option in situation.tried else (*situation.tried, option),
     )
-    outcome = Outcome(
+    outcome = PlanOutcome(
         cost=cost,
         promised=plan_worth(before, plan),
         worth=known.options[option].base,
@@ -128,7 +128,7 @@ def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation
     return after, outcome
 
 
-def follow(world: World, plans: Sequence[Plan]) -> tuple[Situation, list[Outcome]]:
+def follow(world: World, plans: Sequence[Plan]) -> tuple[Situation, list[PlanOutcome]]:
     """The situation after these plans in turn, and what each brought."""
     situation, outcomes = open_situation(world), []
     for plan in plans:
@@ -137,7 +137,7 @@ def follow(world: World, plans: Sequence[Plan]) -> tuple[Situation, list[Outcome
     return situation, outcomes
 
 
-def list_changed_seats(outcome: Outcome, plan: Plan) -> list[str]:
+def list_changed_seats(outcome: PlanOutcome, plan: Plan) -> list[str]:
     """The seats whose facts changed: struck by a shock, or with something bought."""
     struck = {shock.seat for shock in outcome.shocks}
     return [seat for seat in outcome.kpis if seat in struck or plan.funded.get(seat)]

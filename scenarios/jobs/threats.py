@@ -368,7 +368,7 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         raise NoCaseError
     affordable = list_affordable(facts, risks)
     lowest = min(highest for _, _, highest, _ in affordable)
-    facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
+    facts["appetite"] = lowest - 1 if escalates else min(lowest + rng.choice((0, 0, 0, 1)), MOST_SEVERITY)
     if difficulty >= BOUND_FROM and not escalates and min(affordable)[2] > lowest:
         facts["appetite"] = lowest  # the least severity in all would break it
     if facts["appetite"] < (2 if escalates else 0):

@@ -20,7 +20,7 @@ LEAST_AFFORDABLE = (3, 3, 4, 4, 6, 7, 8, 10, 12, 14)  # parts to choose among, b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PartQuestion:
     """A part question as its facts state it.
 
     Example: read_question(scenario.facts).amount == 30
@@ -32,9 +32,9 @@ class Question:
     terms: Terms
 
 
-def read_question(facts: Mapping[str, Any]) -> Question:
+def read_question(facts: Mapping[str, Any]) -> PartQuestion:
     """The question that the facts hold."""
-    return Question(
+    return PartQuestion(
         option=facts["option"],
         amount=facts["amount"],
         structure=facts["structure"],
@@ -95,7 +95,7 @@ def is_limit_idle(parts: Sequence[Part], amount: int) -> bool:
     )
 
 
-def list_parts(domain: Domain, question: Question) -> tuple[Part, ...]:
+def list_parts(domain: Domain, question: PartQuestion) -> tuple[Part, ...]:
     """All parts of the question, () first."""
     return price_parts(domain, question.structure, question.terms, question.option)
 
@@ -105,13 +105,13 @@ def find_best(parts: Sequence[Part], amount: int) -> Part:
     return [part for part in list_efficient(parts) if part.cost <= amount][-1]
 
 
-def code_parts(domain: Domain, question: Question) -> dict[str, Part]:
+def code_parts(domain: Domain, question: PartQuestion) -> dict[str, Part]:
     """Code -> efficient part that buys something, as short texts list them."""
     efficient = list_efficient(list_parts(domain, question))
     return {name_code(number): part for number, part in enumerate(part for part in efficient if part.choice)}
 
 
-def read_choice(domain: Domain, question: Question, style: Style, names: object) -> Choice | None:
+def read_choice(domain: Domain, question: PartQuestion, style: Style, names: object) -> Choice | None:
     """The names in the structure's order; None where they are no part: unknown, repeated or not together.
 
     In short style, which shows codes, a single name may be the code of an efficient part.
@@ -127,7 +127,7 @@ def read_choice(domain: Domain, question: Question, style: Style, names: object)
     return None if coded is None else coded.choice
 
 
-def find_best_again(domain: Domain, question: Question) -> int:
+def find_best_again(domain: Domain, question: PartQuestion) -> int:
     """The best worth within the amount by the domain's second method, over all choices."""
     structure, terms = question.structure, question.terms
     before = domain.value(terms, domain.measure_again(structure, ())[1])
