@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -102,9 +103,11 @@ def _explain(source: str | Path) -> Iterator[None]:
         TypeError,
         RuntimeError,  # tensors of other shapes than the config's, among others
         SafetensorError,
+        StrictDataclassError,  # values of config.json that do not fit each other
         pickle.UnpicklingError,
     ) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        told = error.__cause__ if isinstance(error, StrictDataclassError) else error
+        reason = next((line for line in str(told).splitlines() if line.strip()), type(error).__name__)
         raise UserError(
             f"cannot load model {str(source)!r}: {reason[:500]}; use preset 'tiny' or a local folder"
         ) from error

@@ -53,7 +53,12 @@ class HFChat:
             raise UserError(f"{type(tokenizer).__name__} has no tokenizer.json; use a model that has one")
         self._short = short_prompts
         self._openings: dict[tuple[str, bool], tuple[int, list[str]]] = {}
-        added = {number: one for number, one in tokenizer.added_tokens_decoder.items() if one.special}
+        written = f"{tokenizer.chat_template}{self._render([*_TALK, _NEXT], add_generation_prompt=True)}"
+        added = {
+            number: one
+            for number, one in tokenizer.added_tokens_decoder.items()
+            if one.special or (str(one) in written and str(one) not in OWN_MARKS)
+        }  # some families mark the names of who speaks as plain tokens
         self._control = set(added) - {tokenizer.unk_token_id}
         self._is_normalized = self._backend.normalizer is not None and any(
             one.normalized for one in added.values()

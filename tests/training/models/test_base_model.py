@@ -264,12 +264,16 @@ UP = "model.layers.0.mlp.up_proj.weight"
             change_weights(lambda found: {**found, f"{UP[:-6]}bias": torch.ones(8)}),
             "1 weights of the file are not in the model .*up_proj.bias",
         ),
-        (change_config(num_hidden_layers=2), "weights of the model are not in the file"),
+        (change_config(num_hidden_layers=2), "must be equal to the number of `layer_types`"),
+        (
+            change_config(num_hidden_layers=2, layer_types=["full_attention"] * 2),
+            "weights of the model are not in the file",
+        ),
         (change_config(vocab_size=700), "1 weights have another shape .*embed_tokens"),
         (change_config(quantization_config={"quant_method": "gptq"}), r"quantised already \(gptq\)"),
         (change_config(model_type="bart"), "not a decoder of text alone"),
     ],
-    ids=["missing", "over", "layers", "shape", "quantised", "encoder"],
+    ids=["missing", "over", "kinds", "layers", "shape", "quantised", "encoder"],
 )
 def test_weights_that_are_not_all_of_the_model_are_refused(edit: Any, reason: str, tmp_path: Path) -> None:
     config = ModelConfig(hidden_size=32, num_layers=1)
