@@ -1,7 +1,7 @@
 """`emads ablate`: a grid over config keys, from a strict YAML file; every cell is an ordinary run.
 
 OUT/NAME/CELL/seed-N    a run folder each
-OUT/NAME/ablation.json  the measured table;  results.md and plot.svg beside it
+OUT/NAME/ablation.json  the measured table;  results.md beside it
 
 Cells share stages in which they do not differ: weights and scores of a stage whose config is equal are taken
 over from any finished run under OUT. A call goes on where an earlier one was killed.
@@ -18,8 +18,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from emads.commands.evaluate import list_joint_steps
-from evaluation.comparison.ablations import AblationRow, ablation_table, measure_cell, write_ablation
-from evaluation.report.charts import plot_cells
+from evaluation.summary.comparison import ablation_table, measure_cell, write_ablation
 from evaluation.summary.run_summary import describe_validation
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError, unknown
@@ -94,10 +93,10 @@ class AblationPlan(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class AblationCell:
     """One variant of the config.
 
-    Example: Cell(name="group_size=4", slug="group_size-4", changes={"grpo.group_size": 4})
+    Example: AblationCell(name="group_size=4", slug="group_size-4", changes={"grpo.group_size": 4})
     """
 
     name: str
@@ -126,7 +125,7 @@ def read_plan(path: Path) -> AblationPlan:
     return plan
 
 
-def list_cells(plan: AblationPlan) -> list[Cell]:
+def list_cells(plan: AblationPlan) -> list[AblationCell]:
     """Return every cell in order: named cells first, each with every combination of the grid."""
     names = list(plan.grid)
     short = [name.rpartition(".")[2] for name in names]
@@ -141,7 +140,7 @@ def list_cells(plan: AblationPlan) -> list[Cell]:
             ]
             title = ", ".join([*([label] if label else []), *shown])
             slug = re.sub(r"[^A-Za-z0-9._]+", "-", title.replace("=", "-")).strip("-")[:80] or "cell"
-            cells.append(Cell(name=title, slug=slug, changes=changes))
+            cells.append(AblationCell(name=title, slug=slug, changes=changes))
     slugs = [cell.slug for cell in cells]
     repeated = next((slug for slug in slugs if slugs.count(slug) > 1), None)
     if repeated is not None:
@@ -151,7 +150,7 @@ def list_cells(plan: AblationPlan) -> list[Cell]:
     return cells
 
 
-def configure(plan: AblationPlan, cell: Cell, seed: int, source: str) -> RunConfig:
+def configure(plan: AblationPlan, cell: AblationCell, seed: int, source: str) -> RunConfig:
     """Return the config of a cell and seed; it runs in one process.
 
     Raises:
@@ -184,16 +183,14 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     tasks = [task for seed in plan.seeds for task in _list_tasks(plan, folder, cells, seed, str(path))]
     run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name, prepare=quiet_libraries)
     rows = [_measure(plan, folder, cell, cells[0]) for cell in cells]
-    title = plan.question or plan.name
-    command = f"emads ablate --config {path}"
-    write_ablation(folder, plan.name, plan.question, rows, command=command, plot=plot_cells(title, rows))
-    print_tables([ablation_table(title, rows)])
+    write_ablation(folder, plan.name, plan.question, rows, command=f"emads ablate --config {path}")
+    print_tables([ablation_table(plan.question or plan.name, rows)])
     print(f"results: {folder / 'results.md'}")
     return folder
 
 
 def _list_tasks(
-    plan: AblationPlan, folder: Path, cells: Sequence[Cell], seed: int, source: str
+    plan: AblationPlan, folder: Path, cells: Sequence[AblationCell], seed: int, source: str
 ) -> list[Task]:
     """List stage by stage for each cell of a seed; a stage that an earlier cell trains alike waits for it."""
     tasks: list[Task] = []
@@ -252,7 +249,7 @@ def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | 
     return found
 
 
-def _measure(plan: AblationPlan, folder: Path, cell: Cell, first: Cell) -> AblationRow:
+def _measure(plan: AblationPlan, folder: Path, cell: AblationCell, first: AblationCell) -> dict[str, Any]:
     """Measure a cell against the first one, unless it is that one or the cells' tests differ."""
     stage, paths = plan.stages[-1], [folder / cell.slug / f"seed-{seed}" for seed in plan.seeds]
     is_alike = not {key.partition(".")[0] for one in list_cells(plan) for key in one.changes} & {
@@ -267,7 +264,6 @@ def _measure(plan: AblationPlan, folder: Path, cell: Cell, first: Cell) -> Ablat
         owners=list(plan.roles or ROLES) + (["team"] if stage == "marl" else []),
         stage=stage,
         before=BEFORE.get(stage),
-        note="",
         train_s=_train_seconds(plan, paths),
         first=[folder / first.slug / f"seed-{seed}" for seed in plan.seeds] if is_compared else [],
         validations=_list_validations(paths) if stage == "marl" else (),

@@ -30,10 +30,10 @@ Check = Callable[[Summary, Sequence[str]], tuple[bool, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class RunGate:
     """One condition on a run.
 
-    Example: Gate(name="team_gain", passed=True, detail="sampled +0.11 [+0.09, +0.13]")
+    Example: RunGate(name="team_gain", passed=True, detail="sampled +0.11 [+0.09, +0.13]")
     """
 
     name: str
@@ -53,7 +53,7 @@ class _NotPlayedError(Exception):
     """A gate judges greedy play, and there is none by the config."""
 
 
-def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
+def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[RunGate]:
     """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary.
 
     Gates on measured changes are not judged where there are too few scenarios; one that misses a number stays
@@ -68,12 +68,12 @@ def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[
             passed, detail = False, f"{MISSING}{error}"
         except _NotPlayedError:
             passed, detail = None, "not judged: nothing was played greedily (evaluation.greedy)"
-        gates.append(Gate(name=name, passed=passed, detail=detail))
+        gates.append(RunGate(name=name, passed=passed, detail=detail))
     (size,) = [gate for gate in gates if gate.name == "enough_scenarios"]
     if size.passed or size.detail.startswith(MISSING):
         return gates
     return [
-        Gate(name=gate.name, passed=None, detail=f"too few scenarios: {size.detail}")
+        RunGate(name=gate.name, passed=None, detail=f"too few scenarios: {size.detail}")
         if gate.name in MEASURED_GATES and not gate.detail.startswith(MISSING)
         else gate
         for gate in gates
@@ -282,12 +282,12 @@ def read_gate_file(path: Path) -> list[GateRule]:
         raise explain_fault(error, located, str(path), _list_keys, "the file") from None
 
 
-def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> list[Gate]:
+def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> list[RunGate]:
     """Return each rule against a run's numbers, in order."""
     return [_check(rule, numbers) for rule in rules]
 
 
-def _check(rule: GateRule, numbers: Mapping[str, Any]) -> Gate:
+def _check(rule: GateRule, numbers: Mapping[str, Any]) -> RunGate:
     wanted = {limit: value for limit in LIMITS if (value := getattr(rule, limit)) is not None}
     spelled = " and ".join(f"{LIMITS[limit][0]} {value:g}" for limit, value in wanted.items())
     found = _look_up(numbers, rule.metric)
@@ -295,7 +295,7 @@ def _check(rule: GateRule, numbers: Mapping[str, Any]) -> Gate:
     if isinstance(found, float):
         passed = all(LIMITS[limit][1](found, value) for limit, value in wanted.items())
         shown = f"{found:.4g}"
-    return Gate(name=rule.name or rule.metric, passed=passed, detail=f"{rule.metric} {spelled}: {shown}")
+    return RunGate(name=rule.name or rule.metric, passed=passed, detail=f"{rule.metric} {spelled}: {shown}")
 
 
 def _look_up(tree: Any, metric: str) -> float | str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.minutes.governed import (
     STATUS,
-    OptionLine,
+    ShownOption,
     find_ruling,
     list_option_lines,
     say_condition,
@@ -18,7 +18,7 @@ from evaluation.minutes.governed import (
     say_money,
     say_time,
 )
-from evaluation.minutes.meeting import OfferLine, SeatRow
+from evaluation.minutes.meeting import SeatRow, ShownOffer
 from evaluation.minutes.words import MAX_BRIEF_CHARS, Tone, say_call, say_conflict, say_titles, visible
 from roles.registry import ROLES
 from roles.team import NO_OPTION
@@ -77,7 +77,7 @@ class RequestView:
     risk: int
     reason: str
     letters: tuple[str, ...]
-    options: tuple[OptionLine, ...]
+    options: tuple[ShownOption, ...]
     open_options: tuple[tuple[str, str], ...]  # letter and words of those that an edit may choose
     rows: tuple[SeatRow, ...]
     notes: tuple[tuple[str, str], ...]  # seat, its note or what was struck out
@@ -229,7 +229,7 @@ def _make_row(role: str, report: ReportLine | None, proposal: Proposal) -> SeatR
     cells = []
     for line in proposal.options:
         offers = tuple(
-            OfferLine(
+            ShownOffer(
                 option=offer.option,
                 part=visible(", ".join(offer.part)),
                 cost=offer.cost,

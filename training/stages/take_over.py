@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from evaluation.scoring.outcomes import MODES
-from evaluation.scoring.sealed_plays import outcome_path
+from evaluation.scoring.outcomes import MODES, outcome_path
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
