@@ -10,14 +10,15 @@ over from any finished run under OUT. A call goes on where an earlier one was ki
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from emads.commands.evaluate import list_joint_steps
+from emads.commands.stages import control_tasks, demo_tasks
 from evaluation.summary.comparison import ablation_table, measure_cell, write_ablation
 from evaluation.summary.run_summary import describe_validation
 from evaluation.summary.tables import print_tables
@@ -27,29 +28,18 @@ from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, rea
 from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
+from training.models.adapters import owners_of
 from training.models.base_model import quiet_libraries
-from training.models.weights import BASE, is_finished, stage_marker
+from training.models.weights import BASE, stage_marker
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
-from training.stages.base import train_base
-from training.stages.evaluation import evaluate_role, evaluate_team
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
-from training.stages.own_answers import train_sft_own
-from training.stages.sft import train_sft, train_sft_more
-from training.stages.take_over import copy_scores, copy_stage, prefix_digest
+from training.stages.order import ROLE_CONTROLS
+from training.stages.take_over import prefix_digest, take_over
 
 DEFAULT_WORKERS = 2
 
 AblationStage = Literal["sft", "sft_more", "sft_own", "grpo", "marl"]
-STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "sft_own", "marl")
 BEFORE: dict[str, str] = {"grpo": "sft", "sft_more": "sft", "sft_own": "sft", "marl": "grpo"}
-TRAIN: dict[str, Callable[..., Any]] = {
-    "sft": train_sft,
-    "sft_more": train_sft_more,
-    "sft_own": train_sft_own,
-    "grpo": train_grpo,
-}
 
 
 class AblationPlan(Section):
@@ -180,8 +170,13 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     """
     plan = read_plan(path)
     folder, cells = out / plan.name, list_cells(plan)
-    tasks = [task for seed in plan.seeds for task in _list_tasks(plan, folder, cells, seed, str(path))]
-    run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name, prepare=quiet_libraries)
+    for seed in plan.seeds:
+        for cell in cells:
+            run = Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, str(path)))
+            _take_shared_stages(out, run)
+            title = f"{plan.name}: {cell.name}, seed {seed}"
+            tasks = _list_tasks(plan, run)
+            run_tasks(tasks, num_workers=workers, num_threads=1, title=title, prepare=quiet_libraries)
     rows = [_measure(plan, folder, cell, cells[0]) for cell in cells]
     write_ablation(folder, plan.name, plan.question, rows, command=f"emads ablate --config {path}")
     print_tables([ablation_table(plan.question or plan.name, rows)])
@@ -189,64 +184,29 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     return folder
 
 
-def _list_tasks(
-    plan: AblationPlan, folder: Path, cells: Sequence[AblationCell], seed: int, source: str
-) -> list[Task]:
-    """List stage by stage for each cell of a seed; a stage that an earlier cell trains alike waits for it."""
-    tasks: list[Task] = []
-    first: dict[str, str] = {}
-    roles = plan.roles or tuple(ROLES)
-    for cell in cells:
-        run = Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, source))
-        before: tuple[str, ...] = ()
-        for stage in (BASE, *(one for one in STAGE_ORDER if one in plan.stages)):
-            name = f"{cell.slug}/{seed}/{stage}"
-            donor = first.setdefault(prefix_digest(run.config, stage), name)
-            after = (*before, *([donor] if donor != name else []))
-            call = (folder.parent, run.path, stage, roles)
-            tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after))
-            before = (name,)
-    return tasks
-
-
-def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str]) -> None:
-    """Train and score one stage of a cell, or take it over from a run that is alike."""
-    quiet_libraries()
-    run = Run.open(path)
-    donor = _find_donor(out, run, stage, roles)
-    for role in roles:
-        if not is_finished(run, stage, None if stage == BASE else role):
-            if donor is not None:
-                copy_stage(donor, run, stage, None if stage == BASE else role)
-            elif stage in TRAIN:
-                TRAIN[stage](run.path, role)
-            else:
-                train_base(run.path) if stage == BASE else train_marl(run.path)
-        if stage != BASE:
-            if donor is not None:
-                copy_scores(donor, run, stage, role)
-            evaluate_role(run.path, stage, role)
-    if stage == "marl":
-        if donor is not None:
-            copy_scores(donor, run, stage, "team")
-        evaluate_team(run.path, stage)
-
-
-def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | None:
-    """Find a run under `out` with this stage finished by an equal config, best one with equal tests."""
-    wanted = prefix_digest(run.config, stage)
-    found: Run | None = None
+def _take_shared_stages(out: Path, run: Run) -> None:
+    """Take over, from all runs under `out`, every stage that an equal config finished."""
     for config in sorted(out.glob("*/*/seed-*/config.yaml")):
-        if config.parent.resolve() == run.path.resolve():
-            continue
-        other = Run.open(config.parent)
-        if prefix_digest(other.config, stage) == wanted and all(
-            is_finished(other, stage, None if stage == BASE else role) for role in roles
-        ):
-            if other.config.evaluation == run.config.evaluation:
-                return other
-            found = found or other
-    return found
+        donor = Run.open(config.parent)
+        is_alike = prefix_digest(donor.config, BASE) == prefix_digest(run.config, BASE)
+        if is_alike and donor.path.resolve() != run.path.resolve():
+            take_over(donor, run)
+
+
+def _list_tasks(plan: AblationPlan, run: Run) -> list[Task]:
+    """The tasks of the plan's stages: training, the roles' scores, of joint training the team's."""
+    roles, model = plan.roles or tuple(ROLES), run.config.model
+    wanted = {BASE, "marl"} & {BASE, *plan.stages}
+    wanted |= {f"{stage}/{owner}" for stage in plan.stages for owner in owners_of(model, roles)}
+    wanted |= {f"evaluate/{stage}/{role}" for stage in plan.stages for role in roles}
+    wanted |= {"evaluate/marl/team"} if "marl" in plan.stages else set()
+    tasks = []
+    for task in [*demo_tasks(run), *control_tasks(run)]:
+        stage, _, owner = task.name.partition("/")
+        after = (f"sft/{owner}",) if stage in ROLE_CONTROLS else task.after
+        if task.name in wanted:
+            tasks.append(replace(task, after=tuple(name for name in after if name in wanted)))
+    return tasks
 
 
 def _measure(plan: AblationPlan, folder: Path, cell: AblationCell, first: AblationCell) -> dict[str, Any]:

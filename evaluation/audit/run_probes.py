@@ -3,8 +3,8 @@
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 
 from evaluation.audit.answers import AuditRow, Tier
 from evaluation.audit.case_sample import CaseSample
@@ -60,10 +60,10 @@ TIERS: dict[str, Tier] = {
         blind_difficulties=(1, 5, 8, 10),
     ),
 }
-Cell = tuple[str, str]  # (family, probe)
+ProbeCell = tuple[str, str]  # (family, probe)
 
 
-def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
+def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[ProbeCell]:
     """(family, probe) of every row, in the table's order; all families and all probes for none.
 
     Raises:
@@ -88,7 +88,7 @@ def _draw_sample(name: str, seed: int, constant_cases: int) -> CaseSample:
     return CaseSample(list_subjects()[name], seed, constant_cases)
 
 
-def probe_cell(cell: Cell, tier_name: str, seed: int) -> AuditRow:
+def probe_cell(cell: ProbeCell, tier_name: str, seed: int) -> AuditRow:
     """One row. Worker processes keep the cases that they drew for the next row."""
     (name, probe), tier = cell, TIERS[tier_name]
     if name == TEAM:
@@ -99,35 +99,20 @@ def probe_cell(cell: Cell, tier_name: str, seed: int) -> AuditRow:
 def audit(
     tier_name: str, families: Sequence[str], seed: int, *, probes: Sequence[str] = (), processes: int = 1
 ) -> Iterator[AuditRow]:
-    """Yield the rows of an audit, in order, each as soon as it and all before are known.
+    """Yield the rows of an audit in order.
 
     Raises:
         UserError: unknown tier, family or probe.
     """
     if tier_name not in TIERS:
         raise unknown("tier", tier_name, list(TIERS))
-    cells = list_cells(families, probes)
-    rows: dict[Cell, AuditRow] = {}
-    shown = 0
-    for row in _probe_all(cells, tier_name, seed, processes):
-        rows[row.family, row.probe] = row
-        while shown < len(cells) and cells[shown] in rows:
-            yield rows[cells[shown]]
-            shown += 1
-
-
-def _probe_all(cells: Sequence[Cell], tier_name: str, seed: int, processes: int) -> Iterator[AuditRow]:
-    """Rows as they come."""
-    if processes == 1 or len(cells) < 2:
+    cells, probe = list_cells(families, probes), partial(probe_cell, tier_name=tier_name, seed=seed)
+    if processes == 1:
         _draw_sample.cache_clear()
-        for cell in cells:
-            yield probe_cell(cell, tier_name, seed)
+        yield from map(probe, cells)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures: list[Future[AuditRow]] = [pool.submit(probe_cell, cell, tier_name, seed) for cell in cells]
-        for future in as_completed(futures):
-            yield future.result()
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(probe, cells)
 
 
 COLUMNS = ("probe", "family", "counts", "worst figure", "result")

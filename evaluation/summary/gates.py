@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from roles.errors import UserError
-from scenarios.written.strict_yaml import explain_fault, parse_located_yaml
+from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, read_user_text
 
 DEMO_ROLES = ("cto", "coo", "risk", "cost", "reconcile")
 MIN_SCENARIOS = 300
@@ -198,16 +198,18 @@ MEASURED_GATES = tuple(GATES)[:7]
 def _value(tree: Any, *path: str) -> Any:
     for depth, key in enumerate(path):
         if not isinstance(tree, Mapping) or key not in tree:
-            raise _MissingError("/".join(path[: depth + 1]))
+            near = difflib.get_close_matches(key, list(tree), n=1) if isinstance(tree, Mapping) else []
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise _MissingError(f"{'.'.join(path[:depth]) or 'the run'} has no {key!r}{hint}")
         tree = tree[key]
     return tree
 
 
 def _number(tree: Any, *path: str) -> float:
     value = _value(tree, *path)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise _MissingError("/".join(path))
-    return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise _MissingError(f"{'.'.join(path)} is no number")
+    return float(value)
 
 
 def _change(tree: Any, *path: str) -> dict[str, float]:
@@ -267,12 +269,7 @@ def read_gate_file(path: Path) -> list[GateRule]:
     Raises:
         UserError: cannot be read, malformed, unknown key, no threshold; names file and line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read gates {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"gates {path} are not UTF-8 text (byte {error.start})") from None
+    text = read_user_text(path, "gates")
     located = parse_located_yaml(text, str(path))
     if not isinstance(located.value, dict):
         raise UserError(f"{path}: must be a mapping with the key gates, and a list of gates under it")
@@ -290,27 +287,13 @@ def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> l
 def _check(rule: GateRule, numbers: Mapping[str, Any]) -> RunGate:
     wanted = {limit: value for limit in LIMITS if (value := getattr(rule, limit)) is not None}
     spelled = " and ".join(f"{LIMITS[limit][0]} {value:g}" for limit, value in wanted.items())
-    found = _look_up(numbers, rule.metric)
-    passed, shown = False, found
-    if isinstance(found, float):
+    try:
+        found = _number(numbers, *rule.metric.split("."))
         passed = all(LIMITS[limit][1](found, value) for limit, value in wanted.items())
         shown = f"{found:.4g}"
+    except _MissingError as error:
+        passed, shown = False, f"{MISSING}{error}"
     return RunGate(name=rule.name or rule.metric, passed=passed, detail=f"{rule.metric} {spelled}: {shown}")
-
-
-def _look_up(tree: Any, metric: str) -> float | str:
-    """Return the number at the path, or why there is none."""
-    keys = metric.split(".")
-    for depth, key in enumerate(keys):
-        if not isinstance(tree, Mapping) or key not in tree:
-            there = ".".join(keys[:depth]) or "the run"
-            near = difflib.get_close_matches(key, list(tree), n=1) if isinstance(tree, Mapping) else []
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"missing: {there} has no {key!r}{hint}"
-        tree = tree[key]
-    if isinstance(tree, bool) or not isinstance(tree, int | float) or not math.isfinite(tree):
-        return f"missing: {metric} is no number"
-    return float(tree)
 
 
 def _list_keys(depth: int) -> Iterable[str]:

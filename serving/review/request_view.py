@@ -41,7 +41,7 @@ class PartLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SaidLine:
     """One message to a seat and its answer."""
 
     step: str  # "reports", "replies", "votes", "drafts"
@@ -55,7 +55,7 @@ class SeatWork:
     """One seat's messages and answers, in order."""
 
     title: str
-    said: tuple[Said, ...]
+    said: tuple[SaidLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
 
 def list_work(services: GovernanceServices, thread: str) -> list[SeatWork]:
     """Return what every seat was told, looked up and answered, as far as the case has come."""
-    said: dict[str, list[Said]] = {}
+    said: dict[str, list[SaidLine]] = {}
     for entry in services.log.find(thread, "opened", "said"):
         if entry.kind == "opened":
             said = {role: [] for role in entry.body["seats"]}
@@ -196,9 +196,9 @@ def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, s
     ]
 
 
-def _make_said(body: Mapping[str, Any]) -> Said:
+def _make_said(body: Mapping[str, Any]) -> SaidLine:
     texts = [str(turn["text"]) for turn in body["turns"]]
-    return Said(
+    return SaidLine(
         step=STEPS[body["step"]],
         heard=visible(body["message"], max_chars=MAX_BRIEF_CHARS),
         calls=tuple(say_call(text) for text in texts[:-1]),

@@ -92,7 +92,7 @@ def take_over(donor: Run, run: Run) -> list[str]:
 
 def _list_stages(config: RunConfig) -> Iterator[tuple[str, str | None]]:
     yield BASE, None
-    for stage in ("sft", "grpo"):
+    for stage in ("sft", "grpo", *ROLE_CONTROLS):
         yield from ((stage, owner) for owner in list_owners(config.model))
     yield JOINT, None
 
