@@ -199,7 +199,7 @@ class StagePlays:
     stage: str
     sampled: Sequence[Play]
     greedy: Sequence[Play] = ()  # of the same scenarios; empty where nothing was played greedily
-    repeats: Sequence[Sequence[Play]] = ()  # further sampled plays of the first scenarios
+    repeats: Sequence[Sequence[Any]] = ()  # further sampled plays of the first scenarios
 
     def __post_init__(self) -> None:
         if not self.sampled:
@@ -249,7 +249,8 @@ def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
     Raises:
         UserError: a damaged file.
     """
-    folder, kind = run_path / FOLDER, TeamOutcome if owner == TEAM else RoleOutcome
+    folder = run_path / FOLDER
+    kind: Any = TeamOutcome if owner == TEAM else RoleOutcome
     sampled, greedy = (OutcomeFile(outcome_path(folder, stage, owner, mode), kind).read() for mode in MODES)
     further = (OutcomeFile(path, kind).read() for path in _list_repeats(folder, stage, owner))
     if not sampled:

@@ -78,8 +78,8 @@ def compare_seeds(
         for after, before, has_twin in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
             if (owner, after) in common and (owner, before) in common:
                 later, earlier = collect(owner, after), collect(owner, before)
-                for name, *pair in _pair(after, before, later, earlier, has_twin):
-                    section["paired"][name] = _compare(*pair, same_scenarios, num_bootstrap)
+                for name, one, other in _pair(after, before, later, earlier, has_twin):
+                    section["paired"][name] = _compare(one, other, same_scenarios, num_bootstrap)
         owners[owner] = section
     sections = {owner: section["paired"] for owner, section in owners.items()}
     adjust(sections.pop(TEAM, {}), ("p",))
@@ -92,8 +92,8 @@ def _pair(
 ) -> Iterator[tuple[str, Values, Values]]:
     """(name, later rewards, earlier rewards), sampled, and greedy where every seed has them."""
     for mode in MODES if has_twin and all(one.greedy for one in (*later, *earlier)) else MODES[:1]:
-        values = ([one.column("reward", mode) for one in side] for side in (later, earlier))
-        yield name_change(after, before, mode), *values
+        rewards, others = ([one.column("reward", mode) for one in side] for side in (later, earlier))
+        yield name_change(after, before, mode), rewards, others
 
 
 def _compare(after: Values, before: Values, same_scenarios: bool, num_bootstrap: int) -> dict[str, Any]:

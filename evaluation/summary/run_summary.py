@@ -171,8 +171,8 @@ def _list_changes(
             continue
         later, earlier = stages[after], stages[before]
         for mode in MODES if has_twin and later.greedy and earlier.greedy else MODES[:1]:
-            rewards = [one.column("reward", mode) for one in (later, earlier)]
-            change = _measure_change(*rewards, num_bootstrap)
+            rewards = (one.column("reward", mode) for one in (later, earlier))
+            change = _measure_change(num_bootstrap, *rewards)
             if later.owner != TEAM:
                 change["p_exact"] = mcnemar_p(*(one.column("exact", mode) for one in (later, earlier)))
             changes[name_change(after, before, mode)] = change
@@ -184,7 +184,7 @@ def name_change(after: str, before: str, mode: Mode) -> str:
     return f"{after}-{before}{'_greedy' if mode == 'greedy' else ''}"
 
 
-def _measure_change(after: Sequence[float], before: Sequence[float], num_bootstrap: int) -> dict[str, Any]:
+def _measure_change(num_bootstrap: int, after: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
     return asdict(paired_interval(after, before, num_bootstrap=num_bootstrap)) | {
         "p": paired_permutation_p(after, before),
         "detectable": detectable_change(after, before),
@@ -234,7 +234,7 @@ def _measure_gap(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[str
     if not {BEFORE, AFTER, CEILING} <= team.keys():
         return {}
     best = team[CEILING].column("reward")
-    found = {}
+    found: dict[str, Any] = {}
     for mode in MODES:
         earlier, later = (team[stage].column("reward", mode) for stage in (BEFORE, AFTER))
         share = closed_share(earlier, later, best, num_bootstrap=num_bootstrap) if earlier and later else None
@@ -250,14 +250,14 @@ def _measure_hidden(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[
     if not any(flags):
         return {}
 
-    def pick(stage: str, name: str) -> list[float]:
-        return [float(value) for value, flag in zip(team[stage].column(name), flags, strict=True) if flag]
+    def pick(stage: str, name: str) -> list[Any]:
+        return [value for value, flag in zip(team[stage].column(name), flags, strict=True) if flag]
 
     solved, value = ({stage: pick(stage, name) for stage in team} for name in ("best_option", "value"))
     changes = {}
     for other in HIDDEN_AGAINST:
         if {AFTER, other} <= team.keys():
-            changes[f"{AFTER}-{other}"] = _measure_change(value[AFTER], value[other], num_bootstrap) | {
+            changes[f"{AFTER}-{other}"] = _measure_change(num_bootstrap, value[AFTER], value[other]) | {
                 "solved": statistics.fmean(solved[AFTER]) - statistics.fmean(solved[other]),
                 "p_solved": mcnemar_p(solved[AFTER], solved[other]),
             }
