@@ -19,10 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from evaluation.scoring.outcomes import TEAM
 from evaluation.summary.run_tables import least_n, list_sampled
 from evaluation.summary.tables import (
     STAGE_TITLES,
-    TEAM,
     TEAM_TITLES,
     list_stages,
     role_title,

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evaluation.probes.diagnostics import MIN_CASES, OCCASIONS
+from evaluation.scoring.outcomes import TEAM
 from evaluation.summary.tables import (
     BASELINE_TITLES,
     STAGE_TITLES,
-    TEAM,
     TEAM_TITLES,
     TRAINED_TITLES,
     PlainTable,
