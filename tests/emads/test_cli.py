@@ -120,6 +120,17 @@ def test_a_folder_of_runs_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert f"name one of them, such as {tmp_path / 'runs/one'}" in fail(capsys, verb, tmp_path / "runs")
 
 
+def test_two_reviewers_do_not_share_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has it would be two pairs of eyes."""
+    monkeypatch.setenv("TOKEN_A", "t" * 40)
+    monkeypatch.setenv("TOKEN_B", "t" * 40)
+    call = ("serve", "scripted", "--db", tmp_path / "s.db", "--reviewer")
+    assert "give each their own" in fail(capsys, *call, "ann=TOKEN_A", "--reviewer", "bob=TOKEN_B")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_imports_are_not_looked_through_for_garbage(capsys: pytest.CaptureFixture[str]) -> None:
     before = gc.get_threshold()
     try:
