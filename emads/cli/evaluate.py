@@ -26,7 +26,8 @@ from emads.cli.options import (
 from roles.errors import UserError, unknown
 
 MAX_TEMPERATURE = 2.0
-SUITES = ("reasoning-gym",)  # answered by one role
+NEW_SECTORS = "new-sectors"  # the suite of the split test-new-sectors, answered by every role
+SUITES = ("reasoning-gym", NEW_SECTORS)  # answered by single roles
 TABLE_SUITES = ("hidden-profile", "negotiation")  # played by the whole table
 
 
@@ -42,8 +43,9 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Outside check that is played instead: reasoning-gym, or by the whole table negotiation,"
-            " hidden-profile (with --tasks: HiddenBench's benchmark.json)."
+            help="Check that is played instead: reasoning-gym, new-sectors (sealed cases in sectors and a"
+            " wording of their own, beside the test split), or by the whole table negotiation, hidden-profile"
+            " (with --tasks: HiddenBench's benchmark.json)."
         ),
     ] = None,
     named_stage: Annotated[
@@ -121,6 +123,13 @@ def evaluate(
         players, endpoints = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
         source = home if chosen else None
         return end_seats(evaluate_seats(source, stage, players, endpoints, count=number, out=out))
+    if suite == NEW_SECTORS:
+        from emads.commands.evaluate import compare_new_sectors
+        from evaluation.summary.tables import print_tables
+
+        chosen_roles = choose_roles(None if who is None else [who])
+        print_tables([compare_new_sectors(paths[0], stage, number, chosen_roles)])
+        return 0
     if answers:
         from emads.commands.suites import evaluate_tasks
 

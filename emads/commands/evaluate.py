@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, variance
 from typing import Any
 
 from emads.commands.stages import (
@@ -56,10 +57,11 @@ from evaluation.summary.plays import (
 )
 from evaluation.summary.run_summary import build_summary, combine_seeds, read_summary, write_summary
 from evaluation.summary.run_tables import detail_tables, gate_table, summary_tables
-from evaluation.summary.tables import STAGE_TITLES, print_tables
+from evaluation.summary.tables import STAGE_TITLES, PlainTable, print_tables
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import TEAM_ROLES
+from scenarios.base import SEALED
 from scenarios.team.single import SINGLE
 from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import play_team
@@ -72,6 +74,7 @@ from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
+from training.stages.evaluation import play_sealed
 from training.stages.from_config import choose_game, make_chat, team_engine
 from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
 
@@ -165,6 +168,32 @@ def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | No
     if len(runs) > 1:
         compare_runs(runs)
     return check_run_gates(runs, rules) if rules else 0
+
+
+def compare_new_sectors(path: Path, stage: str, count: int, roles: Sequence[str]) -> PlainTable:
+    """Rewards of a run's roles on `count` scenarios of the test split and of test-new-sectors, side by side.
+
+    Plays are kept in scores/new-sectors of the run.
+
+    Raises:
+        UserError: no run there, or a role without weights of the stage.
+    """
+    run = Run.open(path)
+    rows = []
+    for role in roles:
+        old, new = (
+            play_sealed(run, stage, role, count, run.path / "scores" / "new-sectors" / split, split).sampled
+            for split in SEALED
+        )
+        error = (variance(old) / len(old) + variance(new) / len(new)) ** 0.5 if count > 1 else 0.0
+        change = fmean(new) - fmean(old)
+        rows.append((role, f"{fmean(old):.3f}", f"{fmean(new):.3f}", f"{change:+.3f}", f"{error:.3f}"))
+    return PlainTable(
+        title=f"Reward after {stage} in sectors and a wording that no training case has",
+        titles=("role", *SEALED, "difference", "standard error"),
+        rows=tuple(rows),
+        caption=f"{count} sealed scenarios of each split and role.",
+    )
 
 
 def find_runs(paths: Sequence[Path]) -> list[Run]:

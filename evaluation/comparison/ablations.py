@@ -139,7 +139,7 @@ def _difference(
 CAPTION = (
     "mean sampled reward over seeds, of the team or else over roles [95 % interval over seeds and scenarios];"
     " gain: paired change from the stage before, against the first: paired difference from the first cell,"
-    " * apart from 0; validations: greedy, of the reward that is trained, by seed, with the standard error"
+    " * apart from 0; validations: sampled, of the reward that is trained, by seed, with the standard error"
     " of what the last one lies below the best"
 )
 

@@ -305,7 +305,7 @@ def _measure_passes(scores: TeamScores) -> dict[str, Any]:
 
 
 def describe_validation(steps: Sequence[Step]) -> dict[str, Any]:
-    """Best and last team reward of the greedy validations, and what the last one lies below the best."""
+    """Best and last team reward of the validations, and what the last one lies below the best."""
     seen = [row for row in steps if "validation_reward" in row]
     if not seen:
         return {}

@@ -297,7 +297,7 @@ def joint_tables(summary: Tree) -> list[PlainTable]:
         ),
         PlainTable(
             "Joint training: best and last validation",
-            ("validation", "step", "team reward, greedy", "below the best"),
+            ("validation", "step", "team reward", "below the best"),
             list(_validation_rows(joint.get("validation", {}))),
             "cases of the validation split; the best one is chosen on them: it looks a little too good",
         ),
@@ -333,7 +333,7 @@ def seeds_joint_table(summaries: Sequence[Tree]) -> PlainTable:
         "Joint training by seed",
         ("seed", "team reward", "gap closed", "hidden solved", "hidden V", "best validation", "last"),
         [_seed_row(one) for one in summaries if one.get("joint")],
-        "before and after joint training, sampled plays; validations are greedy",
+        "before and after joint training; all plays are sampled",
     )
 
 

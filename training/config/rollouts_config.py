@@ -17,7 +17,7 @@ class RolloutsConfig(Section):
     backend: Literal["process", "ray"] = "process"
     """Hosts are processes on this machine, or actors of a Ray cluster."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
-    """Seconds after which a host that gives no answer to a block is replaced."""
+    """Seconds after which a silent host is replaced; ranks without hosts wait as long for each other."""
     address: str = ""
     """Ray cluster for backend `ray` (`auto` finds one on this machine); empty starts one here."""
     gpus_per_host: Weight = 0.0

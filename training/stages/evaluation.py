@@ -8,7 +8,7 @@ from evaluation.scoring.baselines import score_role_baselines, score_team_baseli
 from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
 from evaluation.scoring.sealed_plays import NO_REPEATS, Repeats, score_plays, score_role, score_team
 from roles.registry import ROLES
-from scenarios.base import Scenario
+from scenarios.base import Scenario, Split
 from scenarios.team import TeamScenario
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
@@ -59,8 +59,10 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
     evaluate_once(path, f"evaluate/{stage}/{role}", 20, score)
 
 
-def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Path) -> RoleScores:
-    """Scores of a role after a stage on its first sealed test scenarios; `folder` keeps every play."""
+def play_sealed(
+    run: Run, stage: str, role: str, num_scenarios: int, folder: Path, split: Split = "test"
+) -> RoleScores:
+    """Scores of a role after a stage on its first scenarios of a sealed split; `folder` keeps every play."""
     config = run.config
     model, tokenizer = load_weights(run, EVALUATED_AFTER.get(stage, stage), role)
     chat = make_chat(tokenizer, config)
@@ -68,7 +70,7 @@ def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Pat
         return score_role(
             role,
             stage,
-            list_test_scenarios(config, role, num_scenarios),
+            list_test_scenarios(config, role, num_scenarios, split),
             engine=engine,
             chat=chat,
             max_turns=config.grpo.max_turns,
@@ -165,9 +167,9 @@ def scores_path(run: Run, name: str) -> Path:
     return run.path / "scores" / f"{name.removeprefix('evaluate/').replace('/', '-')}.jsonl"
 
 
-def list_test_scenarios(config: RunConfig, role: str, count: int) -> list[Scenario]:
-    """The first sealed test scenarios of a role."""
+def list_test_scenarios(config: RunConfig, role: str, count: int, split: Split = "test") -> list[Scenario]:
+    """The first scenarios of a role in a sealed split."""
     return [
-        role_scenario(role, "test", config.data.seed, index, test_difficulties(config), config.model.prompts)
+        role_scenario(role, split, config.data.seed, index, test_difficulties(config), config.model.prompts)
         for index in range(count)
     ]
