@@ -165,9 +165,10 @@ class RLLearner:
         Raises:
             InfrastructureError: an episode was lost.
         """
-        own = scenarios if self.hosts is not None else self.ranks.shard(scenarios)[0]
+        own, first_place = self.ranks.shard(scenarios) if self.hosts is None else (scenarios, 0)
         size = self.block_size * self.algorithm.episodes_per_case  # as many episodes at a time as in a step
-        groups = self._play(cut_jobs(own, "validation", block_size=size, is_greedy=True)) if own else ()
+        jobs = cut_jobs(own, "validation", block_size=size, first_place=first_place, is_greedy=True)
+        groups = self._play(jobs) if jobs else ()
         release_engine_memory(self.engine)
         parts = self.ranks.gather(self.scorer.score_validation(groups) if groups else ([], {}))
         scores = [score for of_rank, _ in parts for score in of_rank]

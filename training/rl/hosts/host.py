@@ -23,7 +23,9 @@ class Player(Protocol):
         """The groups of these scenarios, which begin at `first_place` of the step's."""
         ...
 
-    def play_greedily(self, engine: Engine, scenarios: Sequence[Any], stream: str) -> list[Any]:
+    def play_greedily(
+        self, engine: Engine, scenarios: Sequence[Any], stream: str, first_place: int = 0
+    ) -> list[Any]:
         """One episode of every scenario at temperature 0; raises InfrastructureError if one is lost."""
         ...
 
@@ -96,7 +98,7 @@ class RolloutHost:
         """`play` with models of this process, which are of that version."""
         engine = serve_roles(self._make_engine(), models, version)
         if job.is_greedy:
-            return self._player.play_greedily(engine, job.cases, job.stream)
+            return self._player.play_greedily(engine, job.cases, job.stream, job.first_place)
         return self._player.play(engine, job.cases, job.stream, job.first_place)
 
 

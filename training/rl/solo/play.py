@@ -60,13 +60,15 @@ class SoloPlayer:
             for place, scenario in enumerate(scenarios)
         ]
 
-    def play_greedily(self, engine: Engine, scenarios: Sequence[Scenario], stream: str) -> list[SoloGroup]:
+    def play_greedily(
+        self, engine: Engine, scenarios: Sequence[Scenario], stream: str, first_place: int = 0
+    ) -> list[SoloGroup]:
         """One episode of every scenario at temperature 0.
 
         Raises:
             InfrastructureError: an episode was lost.
         """
-        played = self.play_once(engine, scenarios, stream, temperature=0.0)
+        played = self.play_once(engine, scenarios, stream, temperature=0.0, first_place=first_place)
         if lost := [one for one in played if isinstance(one, Exception)]:
             raise InfrastructureError(f"{len(lost)} of {len(played)} episodes were lost: {lost[0]}")
         return [

@@ -49,7 +49,7 @@ class GovernedPlayer:
         return asyncio.run(self._play(engine, scenarios, stream))
 
     def play_greedily(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
         """One governed episode of every case at temperature 0; raises as `play_once`."""
         return self.play_once(engine, scenarios, stream, temperature=0.0)

@@ -42,7 +42,7 @@ class AssessPlayer:
         return asyncio.run(self._play(engine, scenarios, stream, first_place))
 
     def play_greedily(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
         """One episode of every scenario at temperature 0.
 
@@ -58,6 +58,7 @@ class AssessPlayer:
             stream=stream,
             rounds=self.config.rounds,
             make_game=self.make_game,
+            first_place=first_place,
         )
         if lost := [one.error for one in episodes if one.error]:
             raise InfrastructureError(f"{len(lost)} of {len(episodes)} episodes were lost: {lost[0]}")
