@@ -59,7 +59,6 @@ class AssessPlayer:
             rounds=self.config.rounds,
             first_place=first_place,
             make_game=self.make_game,
-            first_place=first_place,
         )
         if lost := [one.error for one in episodes if one.error]:
             raise InfrastructureError(f"{len(lost)} of {len(episodes)} episodes were lost: {lost[0]}")
