@@ -68,9 +68,7 @@ class Meeting:
     Example: hold_meeting(PlanGame(generate("train", 0, 7, 2), "short")).messages["cto"][-1].steps[-1].text
     """
 
-    messages: Mapping[
-        str, tuple[ExpertMessage, ...]
-    ]  # by role: report, replies, vote; asks, decision
+    messages: Mapping[str, tuple[ExpertMessage, ...]]  # by role: report, replies, vote; asks, decision
     reports: Reports  # as the game read them, with what replies added
     decision: dict[str, Any] | None  # as the game read it
     drafts: Mapping[str, dict[str, Any] | None]  # seat -> what it votes on: the decision, or at times another

@@ -1,5 +1,6 @@
 """The command line: every mistake is one clear line on standard error, exit status 2, and nothing is lost."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -112,6 +113,35 @@ def test_mistakes_are_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_runs_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused by its files' names: no library that takes seconds is imported for it."""
+    Run.create(tmp_path / "runs/one", RunConfig())
+    for verb in ("simulate", "serve"):
+        assert f"name one of them, such as {tmp_path / 'runs/one'}" in fail(capsys, verb, tmp_path / "runs")
+
+
+def test_two_reviewers_do_not_share_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has it would be two pairs of eyes."""
+    monkeypatch.setenv("TOKEN_A", "t" * 40)
+    monkeypatch.setenv("TOKEN_B", "t" * 40)
+    call = ("serve", "scripted", "--db", tmp_path / "s.db", "--reviewer")
+    assert "give each their own" in fail(capsys, *call, "ann=TOKEN_A", "--reviewer", "bob=TOKEN_B")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_imports_are_not_looked_through_for_garbage(capsys: pytest.CaptureFixture[str]) -> None:
+    before = gc.get_threshold()
+    try:
+        for found, wanted in ((700, 10_000), (20_000, 20_000), (0, 0)):
+            gc.set_threshold(found, 10, 10)
+            main(["--version"])
+            assert gc.get_threshold() == (wanted, 10, 10)
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_malformed_yaml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.yaml").write_text("name: x\nsft:\n  max_steps: [3\n")
     line = fail(capsys, "demo", tmp_path / "run", "--config", tmp_path / "c.yaml")
@@ -170,13 +200,11 @@ def test_generate_and_validate_agree(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "30 of 30 rows are clean" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", [["train", "sft"], ["demo"]])
 def test_print_config_shows_the_resolved_config_and_does_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status = main(
-        [*verb, str(tmp_path / "run"), "--config", str(DEMO), "--set", "sft.max_steps=3", "--print-config"]
-    )
+    settings = ["--config", str(DEMO), "--set", "sft.max_steps=3"]
+    status = main(["demo", str(tmp_path / "run"), *settings, "--print-config"])
     (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
     assert status == 0
     assert load_config(tmp_path / "printed.yaml") == load_config(DEMO, ["sft.max_steps=3"])
@@ -186,7 +214,7 @@ def test_print_config_shows_the_resolved_config_and_does_nothing_else(
 def test_an_existing_run_brings_its_own_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Run.create(tmp_path / "run", load_config(None, ["sft.max_steps=3"]))
     for resume in ([], ["--resume"]):
-        assert main(["train", "base", str(tmp_path / "run"), "--print-config", *resume]) == 0
+        assert main(["demo", str(tmp_path / "run"), "--print-config", *resume]) == 0
         assert "max_steps: 3" in capsys.readouterr().out
 
 

@@ -122,6 +122,7 @@ def test_new_sectors_are_played_beside_the_test_split(run: Path, capsys: pytest.
     options = "--suite new-sectors --stage base --role cto --count 3"
     assert main(["evaluate", str(run), *options.split()]) == 0
     told = capsys.readouterr().out
-    assert "test-new-sectors" in told and "difference" in told
+    assert "test-new-sectors" in told
+    assert "difference" in told
     kept = run / "scores" / "new-sectors"
     assert {folder.name for folder in kept.iterdir()} == {"test", "test-new-sectors"}

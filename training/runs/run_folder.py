@@ -47,7 +47,7 @@ class MetricRow:
     metrics: Mapping[str, float]  # may hold NaN and infinities: a diverged run shows them
 
 
-class _Line(BaseModel):
+class _MetricLine(BaseModel):
     """A metrics line as stored: JSON has no NaN, so non-finite values are the strings of _NON_FINITE."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -300,7 +300,7 @@ def _is_row(line: bytes) -> bool:
 
 
 def _parse_row(line: bytes) -> MetricRow:
-    stored = _Line.model_validate_json(line)
+    stored = _MetricLine.model_validate_json(line)
     values = {
         name: _NON_FINITE[value] if isinstance(value, str) else float(value)
         for name, value in stored.metrics.items()

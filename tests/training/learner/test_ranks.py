@@ -1,6 +1,7 @@
 """Two real processes under torchrun on gloo: the steps, checkpoints and sharding are those of one process."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from rank_launch import CHILDREN, launch_ranks
 
 from roles.errors import UserError
+from roles.registry import ROLES
 from training.learner.fsdp import join_ranks
 from training.learner.ranks import ONE_RANK, Ranks
 
@@ -16,9 +18,16 @@ HEADS = {"credit__estimator": "gae", "credit__critic_learning_rate": 0.01, "cred
 CROSSED = {"credit__scheme": "cross_valued"}
 HELD = {"guards__anchor": "sft", "guards__anchor_coefficient": 0.5, "guards__drift_alarm": 0.0}
 LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
+FALLEN = list(ROLES)
+PULL = {"guards__anchor": "kl", "guards__anchor_coefficient": 0.5, "guards__drift_alarm": 0.0}
+PULLED: dict[str, Any] = {
+    "adapters": True,
+    "fallen": ["coo"],
+    "options": PACKED | PULL | {"updates_per_batch": 2},
+}
 OFFLOADED = {"sharded": True, "offloaded": True}
 ON_TWO = [
-    {"name": "two", "first": 0, "last": 4, "keep": [2]},
+    {"name": "two", "first": 0, "last": 4, "keep": [2], "validates": True},
     {"name": "again", "first": 2, "last": 4, "load": "two-2"},
     {"name": "sharded", "first": 0, "last": 2, "keep": [1], "sharded": True, "options": PACKED},
     {"name": "heads-two", "first": 0, "last": 4, "keep": [2], "options": HEADS},
@@ -26,15 +35,17 @@ ON_TWO = [
     {"name": "sharded-on", "first": 1, "last": 2, "sharded": True, "load": "sharded-1", "options": PACKED},
     {"name": "offloaded", "first": 0, "last": 2, **OFFLOADED, "options": PACKED},
     {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, **LORA},
-    {"name": "held-two", "first": 0, "last": 2, "fallen": True, "options": HELD},
+    {"name": "held-two", "first": 0, "last": 2, "fallen": FALLEN, "options": HELD},
+    {"name": "pulled-sharded", "first": 0, "last": 2, "sharded": True, **PULLED},
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
-    {"name": "one", "first": 0, "last": 4, "keep": [0, 2]},
+    {"name": "one", "first": 0, "last": 4, "keep": [0, 2], "validates": True},
     {"name": "one-3", "first": 2, "last": 3, "load": "two-2"},
     {"name": "whole", "first": 0, "last": 3, "keep": [2], "options": PACKED},
     {"name": "lora", "first": 0, "last": 2, "keep": [0], **LORA},
-    {"name": "held-one", "first": 0, "last": 2, "fallen": True, "options": HELD},
+    {"name": "held-one", "first": 0, "last": 2, "fallen": FALLEN, "options": HELD},
+    {"name": "pulled-one", "first": 0, "last": 2, **PULLED},
     {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
     {"name": "heads-one", "first": 0, "last": 4, "keep": [0], "options": HEADS},
     {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
@@ -50,9 +61,13 @@ Weights = dict[str, dict[str, torch.Tensor]]
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def weights(folder: Path) -> Weights:
     """The weights after every job: on two processes, on one, and on two again."""
-    folder = tmp_path_factory.mktemp("ranks")
     for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
         launch_ranks(ranks, CHILDREN / "ranks_child.py", folder, json.dumps(jobs))
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
@@ -109,6 +124,42 @@ def test_a_sharded_base_serves_the_adapters_of_all_roles(weights: Weights) -> No
 def test_an_anchor_pulls_as_hard_on_two_ranks_as_on_one(weights: Weights) -> None:
     assert gap(weights["held-two"], weights["held-one"]) < 1e-9
     assert gap(weights["held-one"], weights["one-2"]) > 1e-4
+
+
+@pytest.mark.process
+def test_one_fallen_role_is_pulled_back_by_sharded_ranks_whose_batches_differ(weights: Weights) -> None:
+    """Its rows stand in some batches alone; a reference pass on one rank would wait for the others."""
+    assert gap(weights["pulled-sharded"], weights["pulled-one"]) < 0.1 * gap(
+        weights["pulled-one"], weights["lora-0"]
+    )
+
+
+@pytest.mark.process
+def test_ranks_share_validation_and_all_see_all_scores(weights: Weights, folder: Path) -> None:
+    (alone, _), (first, own), (second, others) = (
+        json.loads((folder / f"{name}.json").read_text())
+        for name in ("one-validated-0", "two-validated-0", "two-validated-1")
+    )
+    assert alone == first == second
+    assert (len(alone), len(own), len(others)) == (5, 2, 3)
+    assert not set(own) & set(others)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["hangs", "dies"])
+def test_a_rank_that_is_lost_ends_the_others_with_an_error_that_says_so(how: str) -> None:
+    said = launch_ranks(2, CHILDREN / "lost_rank_child.py", how, status=1)
+    if how == "hangs":
+        assert "after 3 s: rank 0 lost another one, which ended or hangs" in said
+
+
+def test_losses_of_ranks_are_summed_and_maxima_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank's loss was divided by the counts of all; a mean of maxima is no maximum."""
+    other = {"loss/cto": 0.2, "mismatch_max/cto": 0.5, "team_reward": 0.4, "sets": 2.0}
+    monkeypatch.setattr(Ranks, "gather", lambda _, item: [item, other])
+    own = {"loss/cto": 0.1, "mismatch_max/cto": 0.9, "team_reward": 0.2}
+    found = Ranks(rank=0, size=2).mean(own)
+    assert found == pytest.approx({"loss/cto": 0.3, "mismatch_max/cto": 0.9, "team_reward": 0.3, "sets": 2.0})
 
 
 @pytest.mark.process
