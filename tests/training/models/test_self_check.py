@@ -72,11 +72,12 @@ def test_adapters_that_do_not_fit_are_refused_at_the_base() -> None:
         check_base(model, ModelConfig(adapter="lora"), ("padded",))
 
 
-def test_adapters_of_the_output_head_say_the_same_in_pieces() -> None:
+def test_adapters_of_the_output_head_are_refused_at_the_base() -> None:
     family = FAMILIES["Qwen 3"]
     model = make_model(family, make_tokenizer(family))
     config = ModelConfig(adapter="lora", lora_rank=2, lora_alpha=4, lora_targets=("q_proj", "lm_head"))
-    assert check_base(model, config, ("padded", "shared_prompt")) < 1e-5
+    with pytest.raises(UserError, match=r"set model\.lora_targets"):
+        check_base(model, config, ("padded",))
 
 
 def test_a_window_that_is_dropped_by_hand_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
