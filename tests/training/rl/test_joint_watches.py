@@ -109,6 +109,8 @@ def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
     learner = make_learner()
     best = BestWeights(learner, draw(2))
     first = best.validate()
+    temperatures = {request.sampling.temperature for request, _ in scripted[-1].calls}
+    assert temperatures == {learner.config.temperature}  # as it is trained, not greedily
     kept = {role: weights_of(model) for role, model in learner.models.items()}
     learner.step(draw(2))
     best.reward = 99.0  # as if the first had been unbeatable
