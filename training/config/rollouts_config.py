@@ -1,8 +1,6 @@
 """`rollouts`: where the episodes of GRPO and joint training are played."""
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from training.config.section import Count, Section, Weight
 
@@ -16,8 +14,6 @@ class RolloutsConfig(Section):
     """Cases that are played side by side, what a host takes at a time; 0: all of a step, for one host."""
     backend: Literal["process", "ray"] = "process"
     """Hosts are processes on this machine, or actors of a Ray cluster."""
-    timeout_s: Annotated[float, Field(gt=0)] = 1800.0
-    """Seconds after which a host that gives no answer to a block is replaced."""
     address: str = ""
     """Ray cluster for backend `ray` (`auto` finds one on this machine); empty starts one here."""
     gpus_per_host: Weight = 0.0

@@ -83,7 +83,7 @@ def train_sft_instead(path: Path, owner: str) -> None:
     """Go on with SFT after GRPO, on the run's demonstrations."""
     run = Run.open(path)
     if not is_finished(run, "sft_instead", owner):
-        first_row = first_further_row(run.config, owner)
+        first_row = first_further_row(run, owner)
         steps = count_sft_steps(run.config, owner)
         train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row)
 
@@ -92,7 +92,7 @@ def train_sft_best_habit(path: Path, owner: str) -> None:
     """Go on with SFT after GRPO on meetings of experts who all hold the best habits."""
     run = Run.open(path)
     if not is_finished(run, "sft_best_habit", owner):
-        first_row = count_rows(run.config, run.config.sft.steps_of(owner))
+        first_row = count_rows(run.config, run.config.sft.max_steps)
         steps = count_sft_steps(run.config, owner)
         train_role_by_sft(run, "sft_best_habit", owner, steps, first_row=first_row, habits=BEST_HABITS)
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(config.threads_per_worker)
         ranks = join_trainer_ranks(config) if options.stage == "sft" else join_learner_ranks()
         units = {
-            "sft": lambda: config.sft.steps_of(options.role),
+            "sft": lambda: config.sft.max_steps,
             "grpo": lambda: 5 * config.grpo.max_steps,
             "marl": lambda: 10 * config.marl.max_steps,
         }[options.stage]()

@@ -1,6 +1,7 @@
 """Joint training in several sittings: ended at its newest checkpoint, gone on with in another run."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from roles.team import SPECIALISTS
 from training.models.weights import find_weights, load_weights
 from training.rl import loop
 from training.rl.loop import RLLearner
+from training.rl.team.guards import DriftWatch
 from training.runs.run_folder import Run
 from training.stages.from_config import joint_cases, past_own_scores
 from training.stages.marl import train_marl
@@ -116,7 +118,7 @@ def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(first: Run, 
 
 
 def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_from(
-    first: Run, tmp_path: Path
+    first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a role could fall for ever, in runs that are each too short for the alarm."""
     logged = {
@@ -130,7 +132,8 @@ def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_fr
     assert past_own_scores(run, "cto") == [*logged["cto"], 1.5, 1.25]
     assert past_own_scores(run, "coo") == [*logged["coo"], 1.5]
     assert past_own_scores(run, "reconcile") == past_own_scores(first, "cto") == []
-    third = make_run(tmp_path / "third", f"marl.start_from={first.path}", "marl.guards.drift_window=2")
+    monkeypatch.setattr("training.rl.team.algorithm.DriftWatch", partial(DriftWatch, window=2))
+    third = make_run(tmp_path / "third", f"marl.start_from={first.path}")
     train_marl(third.path, max_steps=1)
     step = third.read_metrics("marl")[0].metrics
     assert step["drift/cto"] == pytest.approx((1.5 + step["own_score/cto"] - sum(logged["cto"])) / 2)

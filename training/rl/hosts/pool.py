@@ -155,7 +155,7 @@ def _explain(losses: int, error: Exception, timeout_s: float) -> WorkerLostError
     why = f"gave no answer for {timeout_s:g} s" if isinstance(error, TimeoutError) else "ended"
     return WorkerLostError(
         f"{losses} rollout hosts in a row were lost with the same work, the last one {why}; look at the"
-        " machine's memory, raise rollouts.timeout_s or lower rollouts.hosts in the run's config.yaml, and"
+        " machine's memory, or lower rollouts.hosts or rollouts.block_size in the run's config.yaml, and"
         " --resume"
     )
 

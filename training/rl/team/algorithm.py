@@ -24,7 +24,7 @@ from training.rl.loop import Algorithm, RLLearner
 from training.rl.records import ScoredGroup
 from training.rl.team.governed_play import GovernedPlayer
 from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.guards import Anchor, AnchorRows, GradientShareMonitor
+from training.rl.team.guards import DriftWatch, GradientShareMonitor
 from training.rl.team.metrics import step_metrics
 from training.rl.team.play import AssessPlayer
 from training.rl.team.score import REWARDS, AssessScorer
@@ -36,10 +36,8 @@ SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 class TeamMonitor:
     """Metrics of a joint step, with the watches over own scores and over the roles' gradients."""
 
-    should_stop = False
-
-    def __init__(self, anchor: Anchor, ranks: Ranks) -> None:
-        self.anchor, self._ranks = anchor, ranks
+    def __init__(self, ranks: Ranks) -> None:
+        self.drift, self._ranks = DriftWatch(), ranks
         self._shares = GradientShareMonitor()
 
     def measure(
@@ -52,15 +50,15 @@ class TeamMonitor:
         metrics = self._ranks.mean(step_metrics(groups, rows, stats))
         metrics |= self._shares.update({role: stat.grad_norm for role, stat in stats.items()})
         own = {role: metrics[f"own_score/{role}"] for role in rows if f"own_score/{role}" in metrics}
-        return metrics | self.anchor.drift.update(own)
+        return metrics | self.drift.update(own)
 
     def state(self) -> dict[str, object]:
         """Own scores and alarms so far."""
-        return self.anchor.state()
+        return self.drift.state()
 
     def load_state(self, state: Mapping[str, object]) -> None:
         """Go on from `state`."""
-        self.anchor.load_state(state)
+        self.drift.load_state(state)
 
 
 def choose_player(
@@ -80,19 +78,16 @@ def make_team_learner(
     seed: int,
     make_game: MakeGame = SHORT_GAME,
     references: Mapping[str, Any] | None = None,
-    anchor_rows: AnchorRows | None = None,
     ranks: Ranks = ONE_RANK,
     actors: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RLLearner:
     """A learner of the team; `references` and `actors` as in `PolicyUpdater`, the rest in `RLLearner`."""
-    anchor = Anchor(config, anchor_rows)
     updater = PolicyUpdater(
         models,
         config,
         rate_factors=config.rate_factors,
         frozen_roles=config.frozen_roles,
-        anchor=anchor,
         references=references,
         ranks=ranks,
         actors=actors,
@@ -103,7 +98,6 @@ def make_team_learner(
         weights=reward_weights,
         roles=tuple(models),
         make_game=make_game,
-        anchor=anchor,
         ranks=ranks,
     )
     return RLLearner(updater, algorithm, chat=chat, seed=seed, **options)
@@ -116,7 +110,6 @@ def make_team_algorithm(
     weights: TeamRewardWeights,
     roles: tuple[str, ...],
     make_game: MakeGame,
-    anchor: Anchor | None = None,
     ranks: Ranks = ONE_RANK,
 ) -> Algorithm:
     """Player, scorer, credit and monitor of the config's protocol, scheme and estimator."""
@@ -136,7 +129,7 @@ def make_team_algorithm(
             pools_decisions=is_governed,
             total=ranks.sum,
         ),
-        monitor=TeamMonitor(anchor or Anchor(config), ranks),
+        monitor=TeamMonitor(ranks),
     )
 
 
