@@ -20,7 +20,6 @@ from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import Ranks
 from training.roles.trainer_ranks import agree, collect, is_first, own_rank
 from training.runs.faults import fault_point, inject_loss_fault
-from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.resume import (
     StageCheckpoints,
     Stateful,
@@ -29,7 +28,7 @@ from training.runs.resume import (
     trained_tensors,
 )
 from training.runs.run_errors import SkippedSteps
-from training.runs.state_files import read_state
+from training.runs.state_files import capture_random_states, read_state, restore_random_states
 
 # Of the trainers' own attributes, those that the next step or the next log line depends on.
 ATTRIBUTES = (
