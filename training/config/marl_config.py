@@ -53,8 +53,6 @@ class MarlConfig(RLConfig):
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
-    reward: Literal["team", "agreement_only"] = "team"
-    """Reward to learn from: the team reward, or (for comparison only) the share of seats that accept."""
     rounds: Count = 1
     """Rounds of votes after the decision; 0 asks for none."""
     credit: MarlCreditConfig = MarlCreditConfig()

@@ -14,12 +14,11 @@ from pydantic import Field, model_validator
 
 from roles.errors import UserError, unknown
 from simulator.reward import TeamRewardWeights
-from training.config.data_config import FIRST_GRPO_INDEX, DataConfig
+from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX, DataConfig
 from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
 from training.config.rl_sections import RLConfig
-from training.config.rollouts_config import RolloutsConfig
 from training.config.section import (
     Count,
     Difficulty,
@@ -65,6 +64,21 @@ class EngineConfig(Section):
         if self.structured and self.name != "vllm":
             raise ValueError(f"structured answers need name vllm, not {self.name!r}")
         return self
+
+
+class RolloutsConfig(Section):
+    """Where the episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
+
+    hosts: Count = 0
+    """Processes that play, each with all policies; 0 plays in the learner's process."""
+    block_size: Count = 0
+    """Cases that are played side by side, what a host takes at a time; 0: all of a step, for one host."""
+    backend: Literal["process", "ray"] = "process"
+    """Hosts are processes on this machine, or actors of a Ray cluster."""
+    address: str = ""
+    """Ray cluster for backend `ray` (`auto` finds one on this machine); empty starts one here."""
+    gpus_per_host: Weight = 0.0
+    """GPUs of each Ray host, also parts of one; processes take turns in the visible GPUs."""
 
 
 class EvaluationConfig(Section):
@@ -215,21 +229,21 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _keep_streams_apart(self) -> Self:
         """Refuse a stage that would run into the training scenarios of the stage after it, or never end."""
-        sft, grpo, marl, data = self.sft, self.grpo, self.marl, self.data
+        sft, grpo, marl = self.sft, self.grpo, self.marl
         stages = (
             ("sft.max_steps", sft.max_steps, sft.batch_size, FIRST_GRPO_INDEX, "GRPO's scenarios"),
             (
                 "grpo.max_steps",
                 grpo.max_steps,
                 grpo.prompts_per_step,
-                data.first_marl_index - FIRST_GRPO_INDEX,
-                "data.first_marl_index",
+                FIRST_MARL_INDEX - FIRST_GRPO_INDEX,
+                "the cases of joint training",
             ),
             (
                 "marl.max_steps",
                 marl.max_steps,
                 marl.scenarios_per_step,
-                FIRST_REVIEW_INDEX - data.first_marl_index,
+                FIRST_REVIEW_INDEX - FIRST_MARL_INDEX,
                 "the review's cases",
             ),
         )

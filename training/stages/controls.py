@@ -20,7 +20,7 @@ from scenarios.team import TeamScenario
 from scenarios.team.single import SINGLE
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
-from training.config.data_config import FIRST_GRPO_INDEX
+from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
@@ -145,7 +145,7 @@ def train_single_grpo(path: Path) -> None:
     model, tokenizer = load_trainable(run, SOURCE["single_grpo"], SINGLE)
     style, grpo = config.model.prompts, _single_grpo_config(config)
     guards = grpo.guards
-    first = config.data.first_marl_index
+    first = FIRST_MARL_INDEX
     train_on_scenarios(
         run,
         SINGLE,

@@ -18,6 +18,7 @@ from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
 from training.stages.from_config import (
     choose_game,
+    first_joint_case,
     joint_cases,
     load_joint_start,
     make_chat,
@@ -73,7 +74,7 @@ def train_marl(
             run,
             "marl",
             learner,
-            partial(joint_cases, config),
+            partial(joint_cases, config, first_case=first_joint_case(run)),
             checkpoints,
             validation=validation_cases(config),
             last=last,
@@ -110,5 +111,11 @@ def _publish(
     signal = {
         role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
     }
-    payload = {"steps": learner.num_steps, "train_s": train_s, "weights_changed": changed, "signal": signal}
+    payload = {
+        "steps": learner.num_steps,
+        "next_case": first_joint_case(run) + learner.num_steps * run.config.marl.scenarios_per_step,
+        "train_s": train_s,
+        "weights_changed": changed,
+        "signal": signal,
+    }
     run.mark_done("marl", payload)

@@ -43,8 +43,6 @@ def prefix_digest(config: RunConfig, stage: str) -> str:
     if stage == JOINT:
         sections += ["marl", "team_reward"]
     dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
-    if stage != JOINT:
-        del dumped["data"]["first_marl_index"]
     if stage not in ROLE_CONTROLS:
         dumped.get("sft", {}).pop("control_fraction", None)
     return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()

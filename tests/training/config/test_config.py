@@ -179,7 +179,7 @@ def test_every_model_is_strict_frozen_and_described(model: type[BaseModel]) -> N
     assert all(field.description for field in plain)
 
 
-STREAMS = ("seed", "data.seed", "data.first_marl_index")
+STREAMS = ("seed", "data.seed")
 
 
 def list_counts(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

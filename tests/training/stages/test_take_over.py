@@ -54,7 +54,6 @@ def test_stages_of_equal_settings_come_with_weights_and_metrics(donor: Run, tmp_
     [
         (["sft.max_steps=3"], ["base"]),
         (["sft.learning_rate=1e-3"], ["base"]),
-        (["data.first_marl_index=2000080"], ["base", "sft/cto", "sft/cost"]),
         (["sft.control_fraction=2.0", "sft.micro_batch_size=1"], ["base", "sft/cto", "sft/cost"]),
     ],
 )

@@ -27,7 +27,7 @@ from training.rl.team.governed_score import GovernedScorer
 from training.rl.team.guards import DriftWatch, GradientShareMonitor
 from training.rl.team.metrics import step_metrics
 from training.rl.team.play import AssessPlayer
-from training.rl.team.score import REWARDS, AssessScorer
+from training.rl.team.score import AssessScorer, reward_team
 from training.rl.update import PolicyUpdater
 
 SHORT_GAME: MakeGame = partial(PlanGame, style="short")
@@ -116,12 +116,12 @@ def make_team_algorithm(
     scheme = SCHEMES[config.credit.scheme]()
     is_governed = config.protocol == "full"  # one decision per report set, one reward for the whole episode
     scorer_kind = GovernedScorer if is_governed else AssessScorer
-    votes = _choose_votes(config, weights, 1 if is_governed else config.rounds, scheme.holds_votes_fixed)
+    votes = _choose_votes(weights, 1 if is_governed else config.rounds, scheme.holds_votes_fixed)
     return Algorithm(
         name="marl",
         episodes_per_case=config.report_sets,
         player=choose_player(config, chat=chat, roles=roles, make_game=make_game),
-        scorer=scorer_kind(weights=weights, reward=REWARDS[config.reward], value_offers=scheme.value_offers),
+        scorer=scorer_kind(weights=weights, reward=reward_team, value_offers=scheme.value_offers),
         credit=CreditAssigner(
             scheme=scheme,
             estimator=ESTIMATORS[config.credit.estimator],
@@ -133,13 +133,9 @@ def make_team_algorithm(
     )
 
 
-def _choose_votes(
-    config: MarlConfig, weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool
-) -> VoteCredit:
+def _choose_votes(weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool) -> VoteCredit:
     if rounds >= 2:
         return VotesWithDecision()
     if not holds_votes_fixed:
         return VotesWithReport()
-    if config.reward == "agreement_only":  # votes are not rewarded
-        weights = weights.model_copy(update={"consensus": 0.0})
     return VotesAlone(weights=weights)
