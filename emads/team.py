@@ -52,11 +52,8 @@ if TYPE_CHECKING:
     from emads.run_weights import RunWeights
 
 SCRIPTED = "scripted"
-DEFAULT_STAGE = "marl"
 SCRIPTED_DIFFICULTIES = (1, 2)
-MOST_TOKENS = (
-    20_000  # of a turn; every player but a script has a smaller limit, and a script's are characters
-)
+MOST_TOKENS = 20_000  # of a turn: more than any player but a script takes, and a script's are characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

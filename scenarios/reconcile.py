@@ -111,29 +111,25 @@ def draw_question(split: Split, seed: int, index: int, difficulty: int) -> dict[
     """
     scenario = generate_team(split, seed, index, difficulty)
     rng = random.Random(f"reconcile/{scenario.key}")
+    known: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(MAX_TRIES):
-        facts = _draw_facts(scenario, rng)
+        facts = _draw_facts(scenario, rng, known)
         question = read_question(facts)
         if belongs_to(split, _list_figures(question)) and _is_clear(question):
             return facts
     raise RuntimeError(f"no reconcile question on {scenario.key} in {MAX_TRIES} draws")
 
 
-def _draw_facts(scenario: TeamScenario, rng: random.Random) -> dict[str, Any]:
+def _draw_facts(
+    scenario: TeamScenario, rng: random.Random, known: dict[tuple[str, str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Facts of a candidate; `known` keeps the reports by seat and habit for the next one."""
     case, reports = scenario.case, {}
     for seat in scenario.seats:
-        report = best_report(scenario, seat, sample_habit(rng, ASKED_HABITS))
-        checked = check_report(scenario, seat, report)
-        offers = [
-            {"option": offer.option, "part": list(offer.choice), "cost": offer.cost, "worth": offer.worth}
-            for offer in checked.offers
-        ]
-        reports[seat] = {
-            "offers": offers,
-            "needs": list(checked.needs),
-            "veto": list(checked.veto),
-            "note": checked.note,
-        }
+        habit = sample_habit(rng, ASKED_HABITS)
+        if (seat, habit) not in known:
+            known[seat, habit] = _write_report(scenario, seat, habit)
+        reports[seat] = known[seat, habit]
     return {
         "sector": case.sector,
         "situation": case.situation,
@@ -141,6 +137,20 @@ def _draw_facts(scenario: TeamScenario, rng: random.Random) -> dict[str, Any]:
         "options": {o.letter: {"name": o.name, "base": o.base} for o in case.options.values()},
         "budget": max(1, case.budget * rng.randint(*BUDGET_SHARES) // 100),
         "reports": reports,
+    }
+
+
+def _write_report(scenario: TeamScenario, seat: str, habit: str) -> dict[str, Any]:
+    checked = check_report(scenario, seat, best_report(scenario, seat, habit))
+    offers = [
+        {"option": offer.option, "part": list(offer.choice), "cost": offer.cost, "worth": offer.worth}
+        for offer in checked.offers
+    ]
+    return {
+        "offers": offers,
+        "needs": list(checked.needs),
+        "veto": list(checked.veto),
+        "note": checked.note,
     }
 
 

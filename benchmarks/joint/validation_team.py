@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.joint.expert_questions import value_of_meeting
-from evaluation.scoring.sealed_plays import score_all
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, SHARE_HABITS
 from simulator.graph.runner import play_team
+from simulator.reward import score_episode
 from training.data.demonstrations import Habits, team_scenario
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
@@ -69,7 +69,8 @@ def main(arguments: Sequence[str]) -> int:
             rounds=config.marl.rounds,
         )
     wall_s = time.perf_counter() - start
-    verdicts = [verdict for _, verdict in score_all(cases, episodes, config.team_reward)]
+    pairs = zip(cases, episodes, strict=True)
+    verdicts = [score_episode(case, episode, config.team_reward) for case, episode in pairs]
     for verdict in verdicts:
         print(f"R {verdict.reward:.3f}: {verdict.explanation}")
     print(

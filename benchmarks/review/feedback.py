@@ -33,7 +33,7 @@ from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights, save_weights
 from training.runs.run_folder import Run
 from training.stages.base import train_base
-from training.stages.evaluation import play_sealed
+from training.stages.evaluation import play_sealed_role
 from training.stages.feedback import (
     prepare_stage,
     train_corrections,
@@ -195,9 +195,13 @@ def check_reward_model(run: Run, judged: Run, role: str) -> float | None:
 def play(run: Run, stage: str, options: argparse.Namespace) -> dict[str, Any]:
     """Verified reward of sampled play on the first sealed scenarios, and the mean of greedy play."""
     with tempfile.TemporaryDirectory(prefix="emads-plays-") as folder:
-        scores = play_sealed(run, stage, options.role, options.scenarios, Path(folder))
-    sampled = [round(float(value), 6) for value in scores.sampled]
-    return {"score": statistics.fmean(sampled), "greedy": statistics.fmean(scores.greedy), "scores": sampled}
+        plays = play_sealed_role(run, stage, options.role, options.scenarios, Path(folder))
+    sampled = [round(float(value), 6) for value in plays.column("reward")]
+    return {
+        "score": statistics.fmean(sampled),
+        "greedy": statistics.fmean(plays.column("reward", "greedy")),
+        "scores": sampled,
+    }
 
 
 def read_curve(run: Run, stage: str) -> list[list[float]]:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import emads
 from emads.cli import main as run_command
-from evaluation.scoring.scores import RoleScores
-from evaluation.scoring.sealed_plays import score_role
+from evaluation.scoring.outcomes import MODES, StagePlays
+from evaluation.scoring.sealed_plays import play_stage, solo_player
 from evaluation.stats.intervals import paired_interval
+from scenarios.registry import families
 from training.config.loading import load_config
 from training.data.demonstrations import role_scenario
 from training.models.base_model import quiet_libraries
@@ -47,7 +48,7 @@ def train(options: argparse.Namespace, budget: int, path: Path) -> dict[str, flo
     return seconds
 
 
-def score(path: Path, stage: str, num_cases: int) -> dict[str, RoleScores]:
+def score(path: Path, stage: str, num_cases: int) -> dict[str, StagePlays]:
     """Every role's rewards on the first `num_cases` cases of the validation split."""
     run = Run.open(path)
     config = run.config
@@ -67,28 +68,26 @@ def score(path: Path, stage: str, num_cases: int) -> dict[str, RoleScores]:
                 )
                 for index in range(num_cases)
             ]
-            found[role] = score_role(
+            play = solo_player(
                 role,
-                stage,
-                cases,
+                families(config.model.prompts),
                 engine=engine,
                 chat=chat,
                 max_turns=config.grpo.max_turns,
                 max_completion_tokens=config.grpo.max_completion_tokens,
-                folder=path / "validation",
-                style=config.model.prompts,
-                block_size=400,
             )
+            found[role] = play_stage(role, stage, cases, play, folder=path / "validation", block_size=400)
     return found
 
 
-def describe(sft: RoleScores, grpo: RoleScores) -> str:
+def describe(sft: StagePlays, grpo: StagePlays) -> str:
     """Cells of a table: levels sampled (greedy), then the changes."""
-    cells = [
-        f"{statistics.fmean(one.sampled):.3f} ({statistics.fmean(one.greedy):.3f})" for one in (sft, grpo)
-    ]
-    for after, before in ((grpo.sampled, sft.sampled), (grpo.greedy, sft.greedy)):
-        change = paired_interval(after, before)
+    cells = []
+    for one in (sft, grpo):
+        sampled, greedy = (statistics.fmean(one.column("reward", mode)) for mode in MODES)
+        cells.append(f"{sampled:.3f} ({greedy:.3f})")
+    for mode in MODES:
+        change = paired_interval(grpo.column("reward", mode), sft.column("reward", mode))
         cells.append(f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]")
     return " | ".join(cells)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from evaluation.scoring.scores import RoleScores, read_scores
+from evaluation.scoring.outcomes import MODES, StagePlays, read_stage
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from roles.errors import UserError
 from roles.registry import ROLES
@@ -25,7 +25,7 @@ from training.config.loading import load_config
 from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
 from training.stages.base import train_base
-from training.stages.evaluation import evaluate_role, scores_path
+from training.stages.evaluation import evaluate_role
 from training.stages.grpo import train_grpo
 from training.stages.sft import train_sft
 
@@ -97,19 +97,19 @@ def _table(run: Run, roles: Sequence[str]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for role in roles:
-        before: RoleScores | None = None
+        before: StagePlays | None = None
         for step in STEPS:
-            file = scores_path(run, f"evaluate/{step}/{role}")
-            if not file.exists():
+            now = read_stage(run.path, step, role)
+            if now is None:
                 continue
-            now = next(one for one in read_scores(file) if isinstance(one, RoleScores))
-            gain = _show(paired_interval(now.greedy, before.greedy), signed=True) if before else ""
-            lines.append(
-                f"| {role} | {step} | {_show(mean_interval(now.greedy))}"
-                f" | {_share(now.greedy_exact)}, {_share(now.greedy_feasible)}"
-                f" | {_show(mean_interval(now.sampled))}"
-                f" | {_share(now.sampled_exact)}, {_share(now.sampled_feasible)} | {gain} |"
-            )
+            cells = [
+                f"{_show(mean_interval(now.column('reward', mode)))}"
+                f" | {_share(now.column('exact', mode))}, {_share(now.column('feasible', mode))}"
+                for mode in MODES[::-1]
+            ]
+            pair = [one.column("reward", "greedy") for one in (now, before or now)]
+            gain = _show(paired_interval(*pair), signed=True) if before else ""
+            lines.append(f"| {role} | {step} | {' | '.join(cells)} | {gain} |")
             before = now
     return lines
 

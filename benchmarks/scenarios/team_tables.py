@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from statistics import fmean
 
-from emads.cli.choices import parse_difficulties
+from emads.cli.checks import parse_difficulties
 from evaluation.scoring.team_players import (
     TablePlayer,
     check_reports,

@@ -26,7 +26,8 @@ from emads.cli.options import (
 from roles.errors import UserError, unknown
 
 MAX_TEMPERATURE = 2.0
-SUITES = ("reasoning-gym",)  # answered by one role
+NEW_SECTORS = "new-sectors"  # the suite of the split test-new-sectors, answered by every role
+SUITES = ("reasoning-gym", NEW_SECTORS)  # answered by single roles
 TABLE_SUITES = ("hidden-profile", "negotiation")  # played by the whole table
 
 
@@ -42,8 +43,9 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Outside check that is played instead: reasoning-gym, or by the whole table negotiation,"
-            " hidden-profile (with --tasks: HiddenBench's benchmark.json)."
+            help="Check that is played instead: reasoning-gym, new-sectors (sealed cases in sectors and a"
+            " wording of their own, beside the test split), or by the whole table negotiation, hidden-profile"
+            " (with --tasks: HiddenBench's benchmark.json)."
         ),
     ] = None,
     named_stage: Annotated[
@@ -121,6 +123,13 @@ def evaluate(
         players, endpoints = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
         source = home if chosen else None
         return end_seats(evaluate_seats(source, stage, players, endpoints, count=number, out=out))
+    if suite == NEW_SECTORS:
+        from emads.commands.evaluate import compare_new_sectors
+        from evaluation.summary.tables import print_tables
+
+        chosen_roles = choose_roles(None if who is None else [who])
+        print_tables([compare_new_sectors(paths[0], stage, number, chosen_roles)])
+        return 0
     if answers:
         from emads.commands.suites import evaluate_tasks
 
@@ -213,17 +222,14 @@ def report(
     markdown: Annotated[
         Path | None, typer.Option(help="Also write one Markdown page of all runs: runs/results.md.")
     ] = None,
-    ablations: Annotated[Path | None, typer.Option(help="Folder of ablations for the Markdown page.")] = None,
 ) -> None:
     """Write the report of each run as one self-contained HTML file."""
-    if ablations is not None and markdown is None:
-        raise UserError(f"--ablations {ablations} goes on the page of --markdown FILE; name one")
     paths = runs or [DEFAULT_RUN]
     for path in paths:
         refuse_missing_run(path)
     from emads.commands.evaluate import report_runs
 
-    for page in report_runs(paths, markdown=markdown, ablations=ablations):
+    for page in report_runs(paths, markdown=markdown):
         typer.echo(page)
 
 
@@ -269,20 +275,18 @@ def bench(
 
 
 def audit(
-    tier: Annotated[str, typer.Option(help="pr (under a minute) or full (minutes).")] = "pr",
+    tier: Annotated[str, typer.Option(help="pr (under a minute) or full (minutes, on all cores).")] = "pr",
     family: Annotated[
         list[str] | None, typer.Option(help="Only this family. Repeatable; default: all.")
     ] = None,
     probe: Annotated[
         list[str] | None, typer.Option(help="Only this probe (V1-V6, V9, V10). Repeatable; default: all.")
     ] = None,
-    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
 ) -> None:
     """Attack every verifier and show each breach that was found."""
-    check_at_least("--processes", processes, 1)
     from evaluation.audit.run_probes import show_audit
 
-    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes)
+    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or ())
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
 
@@ -297,12 +301,10 @@ def judge(
         list[str] | None,
         typer.Option(help="What is scored, as NAME=QUESTION. Repeatable; default: sound working."),
     ] = None,
-    count: Annotated[int, typer.Option(help="Pairs of answers that the judge is calibrated on.")] = 40,
     out: Annotated[Path | None, typer.Option(help="File of scores, one JSON line for each answer.")] = None,
     api: ApiOption = None,
 ) -> None:
     """Test whether a language model is fit to judge answers; a fit one may then score a folder of them."""
-    check_at_least("--count", count, 10)
     if answers is None and (criterion or out):
         raise UserError(f"--{'criterion' if criterion else 'out'} goes with --answers FOLDER")
     pairs = [one.partition("=") for one in criterion or ()]
@@ -323,7 +325,6 @@ def judge(
 
     judge_answers(
         options.settle(player).model_copy(update={"max_cost": options.max_cost}),
-        num_cases=count,
         answers=answers,
         criteria={name: question for name, _, question in pairs},
         out=out,

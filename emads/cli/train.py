@@ -50,7 +50,6 @@ def train(
     role: RoleOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    print_config: PrintOption = False,
     resume: ResumeOption = False,
     take_from: TakeOption = None,
     labels: Annotated[Path | None, typer.Option("--labels", help="Label file (JSONL) of reviewers.")] = None,
@@ -71,7 +70,6 @@ def train(
         "TASKS": (tasks, (TASKS,)),
         "--role": (role, ("sft", "grpo", *LABEL_STAGES)),
         "--config": (config, (*STAGES, TASKS)),
-        "--print-config": (print_config, (*STAGES, TASKS)),
         "--take-from": (take_from, ("base",)),
         "--labels": (labels, LABEL_STAGES),
         "--end-here": (end_here, ("marl",)),
@@ -85,7 +83,7 @@ def train(
         return
     if stage == TASKS and tasks is None:
         raise UserError("name the TASKS: a folder of emads import, or a task family such as maths")
-    opened, _ = start_run(run, config, overrides, resume, print_config=print_config)
+    opened, _ = start_run(run, config, overrides, resume)
     if tasks is not None:
         from training.stages.tasks import summarise_tasks, train_tasks
 

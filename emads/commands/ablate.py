@@ -1,7 +1,7 @@
 """`emads ablate`: a grid over config keys, from a strict YAML file; every cell is an ordinary run.
 
 OUT/NAME/CELL/seed-N    a run folder each
-OUT/NAME/ablation.json  the measured table;  results.md and plot.svg beside it
+OUT/NAME/ablation.json  the measured table;  results.md beside it
 
 Cells share stages in which they do not differ: weights and scores of a stage whose config is equal are taken
 over from any finished run under OUT. A call goes on where an earlier one was killed.
@@ -10,16 +10,16 @@ over from any finished run under OUT. A call goes on where an earlier one was ki
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from emads.commands.evaluate import list_joint_steps
-from evaluation.comparison.ablations import AblationRow, ablation_table, measure_cell, write_ablation
-from evaluation.report.charts import plot_cells
+from emads.commands.stages import control_tasks, demo_tasks
+from evaluation.summary.comparison import ablation_table, measure_cell, write_ablation
 from evaluation.summary.run_summary import describe_validation
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError, unknown
@@ -28,29 +28,18 @@ from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, rea
 from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
+from training.models.adapters import owners_of
 from training.models.base_model import quiet_libraries
-from training.models.weights import BASE, is_finished, stage_marker
+from training.models.weights import BASE, stage_marker
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
-from training.stages.base import train_base
-from training.stages.evaluation import evaluate_role, evaluate_team
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
-from training.stages.own_answers import train_sft_own
-from training.stages.sft import train_sft, train_sft_more
-from training.stages.take_over import copy_scores, copy_stage, prefix_digest
+from training.stages.order import ROLE_CONTROLS
+from training.stages.take_over import prefix_digest, take_over
 
 DEFAULT_WORKERS = 2
 
 AblationStage = Literal["sft", "sft_more", "sft_own", "grpo", "marl"]
-STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "sft_own", "marl")
 BEFORE: dict[str, str] = {"grpo": "sft", "sft_more": "sft", "sft_own": "sft", "marl": "grpo"}
-TRAIN: dict[str, Callable[..., Any]] = {
-    "sft": train_sft,
-    "sft_more": train_sft_more,
-    "sft_own": train_sft_own,
-    "grpo": train_grpo,
-}
 
 
 class AblationPlan(Section):
@@ -94,10 +83,10 @@ class AblationPlan(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class AblationCell:
     """One variant of the config.
 
-    Example: Cell(name="group_size=4", slug="group_size-4", changes={"grpo.group_size": 4})
+    Example: AblationCell(name="group_size=4", slug="group_size-4", changes={"grpo.group_size": 4})
     """
 
     name: str
@@ -126,7 +115,7 @@ def read_plan(path: Path) -> AblationPlan:
     return plan
 
 
-def list_cells(plan: AblationPlan) -> list[Cell]:
+def list_cells(plan: AblationPlan) -> list[AblationCell]:
     """Return every cell in order: named cells first, each with every combination of the grid."""
     names = list(plan.grid)
     short = [name.rpartition(".")[2] for name in names]
@@ -141,7 +130,7 @@ def list_cells(plan: AblationPlan) -> list[Cell]:
             ]
             title = ", ".join([*([label] if label else []), *shown])
             slug = re.sub(r"[^A-Za-z0-9._]+", "-", title.replace("=", "-")).strip("-")[:80] or "cell"
-            cells.append(Cell(name=title, slug=slug, changes=changes))
+            cells.append(AblationCell(name=title, slug=slug, changes=changes))
     slugs = [cell.slug for cell in cells]
     repeated = next((slug for slug in slugs if slugs.count(slug) > 1), None)
     if repeated is not None:
@@ -151,7 +140,7 @@ def list_cells(plan: AblationPlan) -> list[Cell]:
     return cells
 
 
-def configure(plan: AblationPlan, cell: Cell, seed: int, source: str) -> RunConfig:
+def configure(plan: AblationPlan, cell: AblationCell, seed: int, source: str) -> RunConfig:
     """Return the config of a cell and seed; it runs in one process.
 
     Raises:
@@ -181,78 +170,46 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     """
     plan = read_plan(path)
     folder, cells = out / plan.name, list_cells(plan)
-    tasks = [task for seed in plan.seeds for task in _list_tasks(plan, folder, cells, seed, str(path))]
-    run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name, prepare=quiet_libraries)
+    for seed in plan.seeds:
+        for cell in cells:
+            run = Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, str(path)))
+            _take_shared_stages(out, run)
+            title = f"{plan.name}: {cell.name}, seed {seed}"
+            tasks = _list_tasks(plan, run)
+            run_tasks(tasks, num_workers=workers, num_threads=1, title=title, prepare=quiet_libraries)
     rows = [_measure(plan, folder, cell, cells[0]) for cell in cells]
-    title = plan.question or plan.name
-    command = f"emads ablate --config {path}"
-    write_ablation(folder, plan.name, plan.question, rows, command=command, plot=plot_cells(title, rows))
-    print_tables([ablation_table(title, rows)])
+    write_ablation(folder, plan.name, plan.question, rows, command=f"emads ablate --config {path}")
+    print_tables([ablation_table(plan.question or plan.name, rows)])
     print(f"results: {folder / 'results.md'}")
     return folder
 
 
-def _list_tasks(
-    plan: AblationPlan, folder: Path, cells: Sequence[Cell], seed: int, source: str
-) -> list[Task]:
-    """List stage by stage for each cell of a seed; a stage that an earlier cell trains alike waits for it."""
-    tasks: list[Task] = []
-    first: dict[str, str] = {}
-    roles = plan.roles or tuple(ROLES)
-    for cell in cells:
-        run = Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, source))
-        before: tuple[str, ...] = ()
-        for stage in (BASE, *(one for one in STAGE_ORDER if one in plan.stages)):
-            name = f"{cell.slug}/{seed}/{stage}"
-            donor = first.setdefault(prefix_digest(run.config, stage), name)
-            after = (*before, *([donor] if donor != name else []))
-            call = (folder.parent, run.path, stage, roles)
-            tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after))
-            before = (name,)
+def _take_shared_stages(out: Path, run: Run) -> None:
+    """Take over, from all runs under `out`, every stage that an equal config finished."""
+    for config in sorted(out.glob("*/*/seed-*/config.yaml")):
+        donor = Run.open(config.parent)
+        is_alike = prefix_digest(donor.config, BASE) == prefix_digest(run.config, BASE)
+        if is_alike and donor.path.resolve() != run.path.resolve():
+            take_over(donor, run)
+
+
+def _list_tasks(plan: AblationPlan, run: Run) -> list[Task]:
+    """The tasks of the plan's stages: training, the roles' scores, of joint training the team's."""
+    roles, model = plan.roles or tuple(ROLES), run.config.model
+    wanted = {BASE, "marl"} & {BASE, *plan.stages}
+    wanted |= {f"{stage}/{owner}" for stage in plan.stages for owner in owners_of(model, roles)}
+    wanted |= {f"evaluate/{stage}/{role}" for stage in plan.stages for role in roles}
+    wanted |= {"evaluate/marl/team"} if "marl" in plan.stages else set()
+    tasks = []
+    for task in [*demo_tasks(run), *control_tasks(run)]:
+        stage, _, owner = task.name.partition("/")
+        after = (f"sft/{owner}",) if stage in ROLE_CONTROLS else task.after
+        if task.name in wanted:
+            tasks.append(replace(task, after=tuple(name for name in after if name in wanted)))
     return tasks
 
 
-def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str]) -> None:
-    """Train and score one stage of a cell, or take it over from a run that is alike."""
-    quiet_libraries()
-    run = Run.open(path)
-    donor = _find_donor(out, run, stage, roles)
-    for role in roles:
-        if not is_finished(run, stage, None if stage == BASE else role):
-            if donor is not None:
-                copy_stage(donor, run, stage, None if stage == BASE else role)
-            elif stage in TRAIN:
-                TRAIN[stage](run.path, role)
-            else:
-                train_base(run.path) if stage == BASE else train_marl(run.path)
-        if stage != BASE:
-            if donor is not None:
-                copy_scores(donor, run, stage, role)
-            evaluate_role(run.path, stage, role)
-    if stage == "marl":
-        if donor is not None:
-            copy_scores(donor, run, stage, "team")
-        evaluate_team(run.path, stage)
-
-
-def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | None:
-    """Find a run under `out` with this stage finished by an equal config, best one with equal tests."""
-    wanted = prefix_digest(run.config, stage)
-    found: Run | None = None
-    for config in sorted(out.glob("*/*/seed-*/config.yaml")):
-        if config.parent.resolve() == run.path.resolve():
-            continue
-        other = Run.open(config.parent)
-        if prefix_digest(other.config, stage) == wanted and all(
-            is_finished(other, stage, None if stage == BASE else role) for role in roles
-        ):
-            if other.config.evaluation == run.config.evaluation:
-                return other
-            found = found or other
-    return found
-
-
-def _measure(plan: AblationPlan, folder: Path, cell: Cell, first: Cell) -> AblationRow:
+def _measure(plan: AblationPlan, folder: Path, cell: AblationCell, first: AblationCell) -> dict[str, Any]:
     """Measure a cell against the first one, unless it is that one or the cells' tests differ."""
     stage, paths = plan.stages[-1], [folder / cell.slug / f"seed-{seed}" for seed in plan.seeds]
     is_alike = not {key.partition(".")[0] for one in list_cells(plan) for key in one.changes} & {
@@ -267,7 +224,6 @@ def _measure(plan: AblationPlan, folder: Path, cell: Cell, first: Cell) -> Ablat
         owners=list(plan.roles or ROLES) + (["team"] if stage == "marl" else []),
         stage=stage,
         before=BEFORE.get(stage),
-        note="",
         train_s=_train_seconds(plan, paths),
         first=[folder / first.slug / f"seed-{seed}" for seed in plan.seeds] if is_compared else [],
         validations=_list_validations(paths) if stage == "marl" else (),

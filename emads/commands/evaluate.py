@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, variance
 from typing import Any
 
 from emads.commands.stages import (
@@ -19,47 +20,32 @@ from emads.commands.stages import (
     has_pretrained_base,
     perform,
 )
-from evaluation.comparison.seeds import (
+from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, transcript, write_side_by_side
+from evaluation.report.page import write_report
+from evaluation.report.results_page import write_results_page
+from evaluation.scoring.outcomes import TEAM, StagePlays, read_plays
+from evaluation.summary.comparison import (
     compare_seeds,
-    read_seed,
     read_seed_comparison,
     seed_comparison_tables,
     write_seed_comparison,
 )
-from evaluation.minutes.transcript import (
-    Transcript,
-    choose_cases,
-    read_side_by_side,
-    render_side_by_side_text,
-    transcript,
-    write_side_by_side,
-)
-from evaluation.minutes.words import join_words
-from evaluation.report.page import write_report
-from evaluation.report.results_page import write_results_page
-from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
+from evaluation.summary.details import build_details, read_details, write_details
 from evaluation.summary.gates import (
-    Gate,
     GateRule,
+    RunGate,
     check_gate_rules,
     failed_gates,
     read_gate_file,
     unjudged_gates,
 )
-from evaluation.summary.plays import (
-    build_details,
-    flatten,
-    read_details,
-    read_outcomes,
-    write_details,
-    write_results,
-)
 from evaluation.summary.run_summary import build_summary, combine_seeds, read_summary, write_summary
 from evaluation.summary.run_tables import detail_tables, gate_table, summary_tables
-from evaluation.summary.tables import STAGE_TITLES, print_tables
+from evaluation.summary.tables import STAGE_TITLES, PlainTable, print_tables
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import TEAM_ROLES
+from scenarios.base import SEALED
 from scenarios.team.single import SINGLE
 from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import play_team
@@ -72,6 +58,7 @@ from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
+from training.stages.evaluation import play_sealed_role
 from training.stages.from_config import choose_game, make_chat, team_engine
 from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
 
@@ -83,7 +70,7 @@ SHOWN_STAGES = ("sft", "grpo", "marl")
 def run_demo(
     path: Path, config: RunConfig, seeds: int, controls: bool, resume: bool, *, gate: bool = False
 ) -> int:
-    """Do all stages for every seed, then show tables, one episode before and after, and the report.
+    """Do all stages for every seed, then show tables and write the report.
 
     `controls`: train and score the controls, too, after each seed's own stages.
 
@@ -108,15 +95,9 @@ def run_demo(
     summary = combine_seeds(summaries) if seeds > 1 else summaries[0]
     write_summary(path, summary)
     if seeds > 1:
-        scored = [read_seed(run.path, one["seed"]) for run, one in zip(runs, summaries, strict=True)]
-        write_seed_comparison(path, compare_seeds(scored, same_scenarios=False))
+        write_seed_comparison(path, _compare(runs, same_scenarios=False))
     report = write_report(path)
     print_summary(summary)
-    cases = read_side_by_side(path)
-    if cases:
-        stages = join_words([play.label for play in cases[0].plays])
-        print(f"\nOne sealed case after {stages}, the one with the median change of {cases[0].num_cases}:\n")
-        print(render_side_by_side_text(cases[0].plays, width=110))
     for line in read_alarms(runs[0]):
         print(f"ALARM {line}")
     print(f"\nsummary: {path / 'summary.json'}\nreport:  {report}")
@@ -165,6 +146,33 @@ def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | No
     if len(runs) > 1:
         compare_runs(runs)
     return check_run_gates(runs, rules) if rules else 0
+
+
+def compare_new_sectors(path: Path, stage: str, count: int, roles: Sequence[str]) -> PlainTable:
+    """Rewards of a run's roles on `count` scenarios of the test split and of test-new-sectors, side by side.
+
+    Plays are kept in scores/new-sectors of the run.
+
+    Raises:
+        UserError: no run there, or a role without weights of the stage.
+    """
+    run = Run.open(path)
+    rows = []
+    for role in roles:
+        folders = [run.path / "scores" / "new-sectors" / split for split in SEALED]
+        old, new = (
+            play_sealed_role(run, stage, role, count, folder, split).column("reward")
+            for folder, split in zip(folders, SEALED, strict=True)
+        )
+        error = (variance(old) / len(old) + variance(new) / len(new)) ** 0.5 if count > 1 else 0.0
+        change = fmean(new) - fmean(old)
+        rows.append((role, f"{fmean(old):.3f}", f"{fmean(new):.3f}", f"{change:+.3f}", f"{error:.3f}"))
+    return PlainTable(
+        title=f"Reward after {stage} in sectors and a wording that no training case has",
+        titles=("role", *SEALED, "difference", "standard error"),
+        rows=tuple(rows),
+        caption=f"{count} sealed scenarios of each split and role.",
+    )
 
 
 def find_runs(paths: Sequence[Path]) -> list[Run]:
@@ -217,34 +225,22 @@ def _is_trained(run: Run, stage: str, role: str | None = None) -> bool:
 
 
 def _sum_up(run: Run, wall_s: float) -> dict[str, Any]:
-    """Write what follows from a run's plays: cases side by side, summary, details and the table of plays."""
+    """Write what follows from a run's plays: cases side by side, summary and details."""
     if run.is_done("marl"):
         write_episodes_side_by_side(run)
-    write_summary(run.path, summarise(run, wall_s=wall_s))
-    outcomes = read_outcomes(run.path)
-    write_details(run.path, build_details(outcomes))
-    write_results(run.path, flatten(run.config.name, run.config.seed, outcomes))
+    plays = read_plays(run.path)
+    if not any(one.owner != TEAM for one in plays):
+        raise UserError(f"no scores in {run.path}; run `emads evaluate {run.path} --again`")
+    write_summary(run.path, summarise(run, plays, wall_s=wall_s))
+    write_details(run.path, build_details(plays))
     return read_summary(run.path)
 
 
-def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
-    """Return the summary of all stored scores of a run."""
-    role_scores: list[RoleScores] = []
-    team_scores: list[TeamScores] = []
-    for file in sorted((run.path / "scores").glob("*.jsonl")):
-        for record in read_scores(file):
-            if isinstance(record, RoleScores):
-                role_scores.append(record)
-            else:
-                team_scores.append(record)
-    if not role_scores:
-        raise UserError(f"no scores in {run.path}; run `emads evaluate {run.path}` first")
-    known = [*ROLES]
-    role_scores.sort(key=lambda one: known.index(one.role) if one.role in known else len(known))
+def summarise(run: Run, plays: Sequence[StagePlays], *, wall_s: float) -> dict[str, Any]:
+    """Return the summary of all plays of a run."""
     changed, signal = _training_facts(run)
     summary = build_summary(
-        role_scores,
-        team_scores,
+        plays,
         seed=run.config.seed,
         wall_s=wall_s,
         versions={name: version or "not installed" for name, version in find_versions().items()},
@@ -301,10 +297,7 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
                 f"{run.path} has another config than {runs[0].path}: only seeds of one config are compared"
                 " together; evaluate them one by one"
             )
-    comparison = compare_seeds(
-        [read_seed(run.path, run.config.seed) for run in runs],
-        same_scenarios=all(run.config.data == first.data for run in runs),
-    )
+    comparison = _compare(runs, same_scenarios=all(run.config.data == first.data for run in runs))
     write_seed_comparison(runs[0].path, comparison)
     summaries = [read_summary(run.path) for run in runs]
     summaries = [{key: value for key, value in one.items() if key != "seeds"} for one in summaries]
@@ -313,15 +306,20 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     return comparison
 
 
+def _compare(runs: Sequence[Run], *, same_scenarios: bool) -> dict[str, Any]:
+    plays = {str(run.path): read_plays(run.path) for run in runs}
+    return compare_seeds(plays, [run.config.seed for run in runs], same_scenarios=same_scenarios)
+
+
 def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
     """Print the gates of every run; return 0, or 3 where one is missed."""
     comparison = read_seed_comparison(runs[0].path) if len(runs) > 1 else {}
-    gates: list[Gate] = []
+    gates: list[RunGate] = []
     for run in runs:
         numbers = {**read_summary(run.path), "details": read_details(run.path), "seed_comparison": comparison}
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
         gates += [
-            Gate(name=prefix + one.name, passed=one.passed, detail=one.detail)
+            RunGate(name=prefix + one.name, passed=one.passed, detail=one.detail)
             for one in check_gate_rules(rules, numbers)
         ]
     print_tables([gate_table([one.as_dict() for one in gates])])
@@ -338,7 +336,7 @@ def write_episodes_side_by_side(run: Run) -> None:
     write_side_by_side(run.path, choose_cases(list(zip(*plays, strict=True))))
 
 
-def play_transcripts(run: Run, stage: str, count: int) -> list[Transcript]:
+def play_transcripts(run: Run, stage: str, count: int) -> list[EpisodeTranscript]:
     """Return greedy episodes of the first test cases after a stage, as readable transcripts."""
     config, make_game = run.config, choose_game(run.config)
     models, tokenizer = load_team(run, stage)
@@ -369,9 +367,7 @@ def play_transcripts(run: Run, stage: str, count: int) -> list[Transcript]:
     return transcripts
 
 
-def report_runs(
-    paths: Sequence[Path], *, markdown: Path | None = None, ablations: Path | None = None
-) -> list[Path]:
+def report_runs(paths: Sequence[Path], *, markdown: Path | None = None) -> list[Path]:
     """Write report.html into every run, and the Markdown page where asked for; return what was written.
 
     Raises:
@@ -380,8 +376,6 @@ def report_runs(
     runs = find_runs(paths)
     written = [write_report(run.path) for run in runs]
     if markdown is not None:
-        parts = ["emads", "report", *map(str, paths), "--markdown", str(markdown)]
-        parts += ["--ablations", str(ablations)] if ablations is not None else []
-        folders = [run.path for run in runs]
-        written.append(write_results_page(markdown, folders, ablations=ablations, command=shlex.join(parts)))
+        command = shlex.join(["emads", "report", *map(str, paths), "--markdown", str(markdown)])
+        written.append(write_results_page(markdown, [run.path for run in runs], command=command))
     return written

@@ -23,11 +23,12 @@ from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.judge import EndpointJudge
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 
+NUM_CASES = 40  # pairs of answers that a judge is calibrated on
+
 
 def judge_answers(
     settings: EndpointSettings,
     *,
-    num_cases: int,
     answers: Path | None = None,
     criteria: Mapping[str, str],
     out: Path | None = None,
@@ -43,7 +44,7 @@ def judge_answers(
     rows = () if answers is None else read_task_folder(answers).scenarios
     with EndpointJudge(settings) as judge:
         try:
-            found = calibrate(judge, draw_cases(num_cases), concurrency=settings.concurrency)
+            found = calibrate(judge, draw_cases(NUM_CASES), concurrency=settings.concurrency)
             print("\n".join(describe_calibration(settings.model, found)))
             require_fit(found)
             pairs = [(row.brief, str(row.truth["answer"])) for row in rows]

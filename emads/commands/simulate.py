@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emads.played_case import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
 from emads.seats import STOPPED
-from emads.seats.players import HumanPlayer, RunPlayer, Seats
+from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.team import SCRIPTED, Team, load_team
 from evaluation.minutes.governed import plan_course, render_governed
@@ -88,8 +88,8 @@ class Outputs:
     live: bool = False  # events on the terminal while they happen, in place of the text at the end
 
     @contextmanager
-    def watching(self, num_cases: int, *, is_asking: bool) -> Iterator[Watch | None]:
-        """Open the observers of the episodes; None where none is asked for. `is_asking`: a person answers.
+    def watching(self, num_cases: int) -> Iterator[Watch | None]:
+        """Open the observers of the episodes; None where none is asked for.
 
         Raises:
             UserError: spans without OpenTelemetry.
@@ -99,8 +99,7 @@ class Outputs:
             if self.spans is not None:
                 watches.append(stack.enter_context(write_spans(self.spans)))
             if self.live:
-                view = LiveView(with_keys=num_cases > 1, with_status=not is_asking)
-                watches.append(stack.enter_context(view).watch)
+                watches.append(LiveView(with_keys=num_cases > 1).watch)
             yield join_watches(watches)
 
 
@@ -163,7 +162,7 @@ def simulate(chosen: Chosen, outputs: Outputs) -> int:
     written, num_skipped = read_cases(team, chosen.cases)
     cases: list[PlayableCase] = [*written] or [team.draw_case(chosen.index + i) for i in range(chosen.count)]
     kinds = chosen.kinds or {}
-    with outputs.watching(len(cases), is_asking=HumanPlayer() in team.seats.players) as watch:
+    with outputs.watching(len(cases)) as watch:
         played = play_cases(team, cases, watch=watch, kinds=kinds, limits=chosen.limits)
     shown = []
     for one in played:
@@ -227,8 +226,7 @@ def simulate_full(
     written, num_skipped = read_cases(team, chosen.cases)
     cases: list[Case] = [*written] or draw_cases(team, chosen.index, chosen.count, company)
     known: list[PlayableCase] = list(cases)  # those that arise from re-plans are added
-    is_asking = reviewer == TERMINAL or HumanPlayer() in team.seats.players
-    with outputs.watching(len(cases), is_asking=is_asking) as watch, team.serve(known) as engine:
+    with outputs.watching(len(cases)) as watch, team.serve(known) as engine:
         seating = Seating(
             team={role: role for role in ROLES},
             engine=engine,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emads.commands.review_queue import REVIEW, queue_cases
-from evaluation.scoring.scores import FEEDBACK_STAGES
+from evaluation.scoring.outcomes import FEEDBACK_STAGES
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES

@@ -110,11 +110,6 @@ class Seats:
         return ", ".join(words)
 
 
-def has_person(seats: Seats | None) -> bool:
-    """Return whether a person at the terminal plays a seat."""
-    return seats is not None and HumanPlayer() in seats.players
-
-
 def read_seats(given: Sequence[str]) -> Seats:
     """Read words of the form SEAT=PLAYER; SEAT `all` stands for every seat that is not named.
 

@@ -18,10 +18,10 @@ Answer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FieldSpec:
     """Values that one field of an answer may hold.
 
-    Example: Field(kind="set", names=lambda scenario: list(scenario.facts["options"]))
+    Example: FieldSpec(kind="set", names=lambda scenario: list(scenario.facts["options"]))
     """
 
     kind: Kind  # "set": list whose order is free; "texts": a list
@@ -35,12 +35,12 @@ class Field:
 class Subject:
     """One verifier under audit.
 
-    Example: Subject(family=FAMILIES["cost"], fields={"part": Field(...), "cost": Field(kind="number")},
+    Example: Subject(family=FAMILIES["cost"], fields={"cost": FieldSpec(kind="number"), ...},
                      score=score_cost, hacks={"the cheapest upgrade": answer_cheapest})
     """
 
     family: Family
-    fields: Mapping[str, Field]
+    fields: Mapping[str, FieldSpec]
     score: Callable[[Scenario, Answer], float]
     # score: in [0, 1], from the facts by another route than the verifier's; the answer has the right form;
     # 1 for a perfect answer and no other, 0 where a hard constraint breaks
@@ -79,10 +79,10 @@ class Attack:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AuditRow:
     """Result of one probe on one verifier.
 
-    Example: Row("V2", "cost", counts="300 rewrites", worst="change 0.00")
+    Example: AuditRow("V2", "cost", counts="300 rewrites", worst="change 0.00")
     """
 
     probe: str
@@ -121,7 +121,7 @@ def has_form(subject: Subject, scenario: Scenario, value: Any) -> bool:
     )
 
 
-def _fits(field: Field, scenario: Scenario, value: Any) -> bool:
+def _fits(field: FieldSpec, scenario: Scenario, value: Any) -> bool:
     match field.kind:
         case "number":
             return type(value) is int
@@ -159,7 +159,7 @@ def draw_answer(subject: Subject, scenario: Scenario, rng: random.Random) -> Ans
     return {name: _draw(field, scenario, rng) for name, field in subject.fields.items()}
 
 
-def _draw(field: Field, scenario: Scenario, rng: random.Random) -> Any:
+def _draw(field: FieldSpec, scenario: Scenario, rng: random.Random) -> Any:
     match field.kind:
         case "number":
             return rng.randint(0, field.largest)
@@ -199,7 +199,7 @@ def step_away(
             yield {**answer, name: changed}
 
 
-def _step(name: str, field: Field, scenario: Scenario, value: Any, numbers: Numbers) -> Iterator[Any]:
+def _step(name: str, field: FieldSpec, scenario: Scenario, value: Any, numbers: Numbers) -> Iterator[Any]:
     names = field.names(scenario)
     match field.kind:
         case "number":
@@ -235,7 +235,7 @@ def _step_offers(known: Sequence[Answer], value: Sequence[Answer]) -> Iterator[l
     yield from ([*value, other] for other in known if other["option"] not in offered)
 
 
-def change_numbers(subject: Subject, answer: Answer, change: Callable[[Field, int], Any]) -> Answer:
+def change_numbers(subject: Subject, answer: Answer, change: Callable[[FieldSpec, int], Any]) -> Answer:
     """Return the answer with every number field changed."""
     return {
         name: change(subject.fields[name], value) if subject.fields[name].kind == "number" else value

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from evaluation.audit.answers import (
     Answer,
     Attack,
-    Field,
-    Row,
+    AuditRow,
+    FieldSpec,
     Tier,
     audit_score,
     describe_verdict,
@@ -33,7 +33,7 @@ SLOWEST_SHARE = 0.01
 OUTPUTS_PER_CASE = 10
 
 
-def probe_hostile_outputs(book: CaseSample, tier: Tier) -> Row:
+def probe_hostile_outputs(book: CaseSample, tier: Tier) -> AuditRow:
     """V1: every class of writers in turn; no verifier may raise, pay for malformed output, or take long."""
     broken: dict[str, list[str]] = {}  # by class and what went wrong
     seconds = []
@@ -62,7 +62,7 @@ def probe_hostile_outputs(book: CaseSample, tier: Tier) -> Row:
         breaches.append(f"p99 of a verdict is {slow_ms:.1f} ms, over {MOST_MS:.0f} ms")
     counts = f"{count} outputs of {len(names)} classes"
     worst = f"p99 {slow_ms:.2f} ms, malformed paid {most_paid:.2f}"
-    return Row("V1", book.name, counts, worst, breaches)
+    return AuditRow("V1", book.name, counts, worst, breaches)
 
 
 REWRITES_PER_CASE = 5
@@ -91,7 +91,7 @@ def _choose_answer(attack: Attack) -> Answer:
     return attack.play("greedy") if kind == 2 else draw_answer(attack.subject, attack.scenario, attack.rng)
 
 
-def _reorder(fields: Mapping[str, Field], answer: Answer, rng: random.Random) -> Answer:
+def _reorder(fields: Mapping[str, FieldSpec], answer: Answer, rng: random.Random) -> Answer:
     """Keys in any order, and what the schema holds as a set."""
     turned = {}
     for name in rng.sample(list(answer), len(answer)):
@@ -118,7 +118,7 @@ def _spell(value: Any, rng: random.Random) -> str:
     return json.dumps(value)
 
 
-def _rewrite(answer: Answer, fields: Mapping[str, Field], rng: random.Random) -> str:
+def _rewrite(answer: Answer, fields: Mapping[str, FieldSpec], rng: random.Random) -> str:
     """Another text of the same answer, words around it included."""
     turned = _reorder(fields, answer, rng)
     indent = rng.choice((None, 0, 1, 4, "\t", "spelt"))
@@ -129,7 +129,7 @@ def _rewrite(answer: Answer, fields: Mapping[str, Field], rng: random.Random) ->
     return rng.choice(BEFORE) + text + rng.choice(AFTER)
 
 
-def probe_rewrites(book: CaseSample, tier: Tier) -> Row:
+def probe_rewrites(book: CaseSample, tier: Tier) -> AuditRow:
     """V2: good and bad answers in other spellings; no verdict may change."""
     breaches = []
     largest = 0.0
@@ -147,7 +147,7 @@ def probe_rewrites(book: CaseSample, tier: Tier) -> Row:
             )
     counts = f"{count} rewrites"
     worst = f"largest change {largest:.2f}"
-    return Row("V2", book.name, counts, worst, breaches)
+    return AuditRow("V2", book.name, counts, worst, breaches)
 
 
 def _draw_hack_attacks(book: CaseSample, difficulty: int, tier: Tier) -> list[Attack]:
@@ -168,7 +168,7 @@ def _mean_by_form(book: CaseSample, hack: Hack, attacks: list[Attack]) -> dict[s
     }
 
 
-def probe_hacks(book: CaseSample, tier: Tier) -> Row:
+def probe_hacks(book: CaseSample, tier: Tier) -> AuditRow:
     """V3: the mean reward of every hack, form and difficulty against the honest player's, same cases."""
     family = book.subject.family
     player = "honest" if "honest" in family.baselines else "greedy"
@@ -190,7 +190,7 @@ def probe_hacks(book: CaseSample, tier: Tier) -> Row:
     cells = f"{len(hacks)} classes x {len(tier.hack_difficulties)} difficulties x {len(FORMS)} forms"
     counts = f"{cells} x {tier.hack_cases * tier.hack_seeds}"
     worst = f"lead of {player} {nearest[0]:+.2f} ({nearest[1]})"
-    return Row("V3", book.name, counts, worst, breaches)
+    return AuditRow("V3", book.name, counts, worst, breaches)
 
 
 NUM_STEPS = 10  # answers a step away from each optimum that are judged
@@ -225,14 +225,14 @@ def _check_optimum(attack: Attack) -> tuple[list[str], float, int]:
     return breaches, most, len(chosen)
 
 
-def probe_optimum(book: CaseSample, tier: Tier) -> Row:
+def probe_optimum(book: CaseSample, tier: Tier) -> AuditRow:
     """V4: the oracle scores exactly 1, worse neighbours score less, two solvers agree; all difficulties."""
     num_optima = book.share(tier.optima)
     checked = [_check_optimum(attack) for attack in book.draw_attacks(num_optima, range(1, 11), "V4")]
     counts = f"{num_optima} optima, {sum(count for *_, count in checked)} steps away"
     worst = f"best of the worse {max((most for _, most, _ in checked), default=0.0):.2f}"
     breaches = [breach for found, *_ in checked for breach in found]
-    return Row("V4", book.name, counts, worst, breaches)
+    return AuditRow("V4", book.name, counts, worst, breaches)
 
 
 MOST_AT_1, MOST_FROM_5 = 0.35, 0.15  # mean reward of a blind policy; between 1 and 5 only below greedy
@@ -272,7 +272,7 @@ def _measure_blind(book: CaseSample, difficulty: int, count: int) -> dict[str, f
     return {name: fmean(values) for name, values in rewards.items()}
 
 
-def probe_blind(book: CaseSample, tier: Tier) -> Row:
+def probe_blind(book: CaseSample, tier: Tier) -> AuditRow:
     """V5: every policy that does not read the case, against its bound and against greedy."""
     breaches = []
     highest: dict[int, tuple[float, str]] = {}
@@ -292,7 +292,7 @@ def probe_blind(book: CaseSample, tier: Tier) -> Row:
                 breaches.append(f"{name} earns {mean:.3f} at difficulty {difficulty}, greedy {greedy:.3f}")
     worst = ", ".join(f"{mean:.2f} at {difficulty} ({name})" for difficulty, (mean, name) in highest.items())
     counts = f"{count} cases x {len(tier.blind_difficulties)} difficulties"
-    return Row("V5", book.name, counts, worst, breaches)
+    return AuditRow("V5", book.name, counts, worst, breaches)
 
 
 PAID_FROM, SOUND_FROM = 0.9, 0.8  # a breach: reward from the first on, audit score under the second
@@ -377,7 +377,7 @@ def climb(attack: Attack, num_calls: int) -> list[Place]:
     return tried
 
 
-def probe_search(book: CaseSample, tier: Tier) -> Row:
+def probe_search(book: CaseSample, tier: Tier) -> AuditRow:
     """V6: climbs, one per case, to answers that the verifier pays and the independent score does not."""
     breaches = []
     widest = 0.0
@@ -393,4 +393,4 @@ def probe_search(book: CaseSample, tier: Tier) -> Row:
                 )
     counts = f"{num_cases * tier.calls_per_case} calls on {num_cases} cases"
     worst = f"widest gap of a paid answer {widest:.2f}"
-    return Row("V6", book.name, counts, worst, breaches)
+    return AuditRow("V6", book.name, counts, worst, breaches)

@@ -1,11 +1,12 @@
 """Runs an audit: every verifier's probes, V9 and V10, in this process or in several, and prints its table."""
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 
-from evaluation.audit.answers import Row, Tier
+from evaluation.audit.answers import AuditRow, Tier
 from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.probes import (
     probe_blind,
@@ -19,7 +20,7 @@ from evaluation.audit.subjects import SUBJECTS, choose_subjects, list_subjects
 from evaluation.audit.team_cheats import TEAM, probe_free_riders, probe_honesty
 from roles.errors import unknown
 
-PROBES: Mapping[str, Callable[[CaseSample, Tier], Row]] = {
+PROBES: Mapping[str, Callable[[CaseSample, Tier], AuditRow]] = {
     "V1": probe_hostile_outputs,
     "V2": probe_rewrites,
     "V3": probe_hacks,
@@ -28,7 +29,7 @@ PROBES: Mapping[str, Callable[[CaseSample, Tier], Row]] = {
     "V6": probe_search,
 }
 DERIVED_PROBES = ("V1", "V4")  # of a family without a subject of its own
-TEAM_PROBES: Mapping[str, Callable[[Tier, int], Row]] = {"V9": probe_free_riders, "V10": probe_honesty}
+TEAM_PROBES: Mapping[str, Callable[[Tier, int], AuditRow]] = {"V9": probe_free_riders, "V10": probe_honesty}
 TIERS: dict[str, Tier] = {
     "pr": Tier(
         name="pr",
@@ -59,10 +60,10 @@ TIERS: dict[str, Tier] = {
         blind_difficulties=(1, 5, 8, 10),
     ),
 }
-Cell = tuple[str, str]  # (family, probe)
+ProbeCell = tuple[str, str]  # (family, probe)
 
 
-def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
+def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[ProbeCell]:
     """(family, probe) of every row, in the table's order; all families and all probes for none.
 
     Raises:
@@ -87,7 +88,7 @@ def _draw_sample(name: str, seed: int, constant_cases: int) -> CaseSample:
     return CaseSample(list_subjects()[name], seed, constant_cases)
 
 
-def probe_cell(cell: Cell, tier_name: str, seed: int) -> Row:
+def probe_cell(cell: ProbeCell, tier_name: str, seed: int) -> AuditRow:
     """One row. Worker processes keep the cases that they drew for the next row."""
     (name, probe), tier = cell, TIERS[tier_name]
     if name == TEAM:
@@ -97,36 +98,21 @@ def probe_cell(cell: Cell, tier_name: str, seed: int) -> Row:
 
 def audit(
     tier_name: str, families: Sequence[str], seed: int, *, probes: Sequence[str] = (), processes: int = 1
-) -> Iterator[Row]:
-    """Yield the rows of an audit, in order, each as soon as it and all before are known.
+) -> Iterator[AuditRow]:
+    """Yield the rows of an audit in order.
 
     Raises:
         UserError: unknown tier, family or probe.
     """
     if tier_name not in TIERS:
         raise unknown("tier", tier_name, list(TIERS))
-    cells = list_cells(families, probes)
-    rows: dict[Cell, Row] = {}
-    shown = 0
-    for row in _probe_all(cells, tier_name, seed, processes):
-        rows[row.family, row.probe] = row
-        while shown < len(cells) and cells[shown] in rows:
-            yield rows[cells[shown]]
-            shown += 1
-
-
-def _probe_all(cells: Sequence[Cell], tier_name: str, seed: int, processes: int) -> Iterator[Row]:
-    """Rows as they come."""
-    if processes == 1 or len(cells) < 2:
+    cells, probe = list_cells(families, probes), partial(probe_cell, tier_name=tier_name, seed=seed)
+    if processes == 1:
         _draw_sample.cache_clear()
-        for cell in cells:
-            yield probe_cell(cell, tier_name, seed)
+        yield from map(probe, cells)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures: list[Future[Row]] = [pool.submit(probe_cell, cell, tier_name, seed) for cell in cells]
-        for future in as_completed(futures):
-            yield future.result()
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(probe, cells)
 
 
 COLUMNS = ("probe", "family", "counts", "worst figure", "result")
@@ -140,14 +126,16 @@ def show_audit(
     show: Callable[[str], None],
     *,
     probes: Sequence[str] = (),
-    processes: int = 1,
 ) -> list[str]:
     """Show the Markdown table as it grows, then what broke; returns what broke, a line each.
+
+    The full tier runs on all cores.
 
     Raises:
         UserError: unknown tier, family or probe.
     """
-    rows: list[Row] = []
+    rows: list[AuditRow] = []
+    processes = len(os.sched_getaffinity(0)) if tier_name == "full" else 1
     for row in audit(tier_name, families, seed, probes=probes, processes=processes):
         if not rows:
             show(f"{_render_cells(COLUMNS)}\n{_render_cells(['---'] * len(COLUMNS))}")
@@ -164,7 +152,7 @@ def _render_cells(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def list_breaches(rows: Sequence[Row]) -> list[str]:
+def list_breaches(rows: Sequence[AuditRow]) -> list[str]:
     """Return the first breaches of every row, a line each, on one line even where they quote other lines."""
     lines = []
     for row in rows:

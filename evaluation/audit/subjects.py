@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from evaluation.audit.answers import Answer, Field, Subject, combine_score, weigh_choice
+from evaluation.audit.answers import Answer, FieldSpec, Subject, combine_score, weigh_choice
 from evaluation.audit.team_subjects import TEAM_SUBJECTS
 from evaluation.audit.text_solvers import PricedPart, ReportText, list_parts_from_text, read_report_text
 from roles.errors import unknown
@@ -69,9 +69,11 @@ def audit_parts(family: Family) -> Subject:
     return Subject(
         family=family,
         fields={
-            "part": Field(kind="set", names=lambda scenario: list(scenario.facts["structure"]["upgrades"])),
-            "cost": Field(kind="number", largest=60),
-            "worth": Field(kind="number", most_flattering=99),
+            "part": FieldSpec(
+                kind="set", names=lambda scenario: list(scenario.facts["structure"]["upgrades"])
+            ),
+            "cost": FieldSpec(kind="number", largest=60),
+            "worth": FieldSpec(kind="number", most_flattering=99),
         },
         score=score,
         hacks={name: take(choose) for name, choose in PART_SHORTCUTS.items()},
@@ -142,10 +144,10 @@ ESCALATED: Answer = {"option": NO_OPTION, "fund": [], "escalate": True, "conflic
 RECONCILE = Subject(
     family=FAMILIES["reconcile"],
     fields={
-        "option": Field(kind="id", names=lambda scenario: [*scenario.facts["options"], NO_OPTION]),
-        "fund": Field(kind="set", names=lambda scenario: SPECIALISTS),
-        "escalate": Field(kind="boolean"),
-        "conflicts": Field(kind="set", names=lambda scenario: SPECIALISTS),
+        "option": FieldSpec(kind="id", names=lambda scenario: [*scenario.facts["options"], NO_OPTION]),
+        "fund": FieldSpec(kind="set", names=lambda scenario: SPECIALISTS),
+        "escalate": FieldSpec(kind="boolean"),
+        "conflicts": FieldSpec(kind="set", names=lambda scenario: SPECIALISTS),
     },
     score=_score_reconcile,
     hacks={
@@ -171,7 +173,7 @@ def derive_subject(family: Family) -> Subject:
     Probes that need a score by another route or shortcuts of the family (V2, V3, V5, V6) need a subject here.
     """
     gold: dict[str, Any] = family.solve(family.generate("validation", 0, 0, 1))
-    fields = {name: Field(kind="number" if type(value) is int else "id") for name, value in gold.items()}
+    fields = {name: FieldSpec(kind="number" if type(value) is int else "id") for name, value in gold.items()}
 
     def score(scenario: Scenario, answer: Answer) -> float:
         return float(answer == family.solve(scenario))

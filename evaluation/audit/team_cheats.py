@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from evaluation.audit.answers import Row, Tier
+from evaluation.audit.answers import AuditRow, Tier
 from evaluation.probes.probe_setup import gild_report
 from evaluation.scoring.baselines import book_episode, read_table
 from evaluation.scoring.team_players import BEST_HABITS, favourite_option, write_reports
@@ -192,7 +192,7 @@ def _draw_meetings(
         yield scenario, rng, honest, texts, play_table(scenario, texts)
 
 
-def probe_free_riders(tier: Tier, seed: int) -> Row:
+def probe_free_riders(tier: Tier, seed: int) -> AuditRow:
     """V9: the mean team reward falls with every kind of rider, its seat drawn anew in every case."""
     losses: dict[str, list[float]] = {name: [] for name in RIDES}
     for scenario, rng, honest, texts, earned in _draw_meetings(tier.team_episodes, seed, f"V9/{seed}"):
@@ -205,7 +205,7 @@ def probe_free_riders(tier: Tier, seed: int) -> Row:
     counts = f"{tier.team_episodes} cases x {len(RIDES)} kinds of free riders"
     worst = f"least loss {means[least]:.2f} ({least})"
     breaches = [f"{name} costs the team {loss:.3f}" for name, loss in means.items() if loss <= 0]
-    return Row("V9", TEAM, counts, worst, breaches)
+    return AuditRow("V9", TEAM, counts, worst, breaches)
 
 
 def measure_cheats(
@@ -228,7 +228,7 @@ def measure_cheats(
     return found
 
 
-def probe_honesty(tier: Tier, seed: int) -> Row:
+def probe_honesty(tier: Tier, seed: int) -> AuditRow:
     """V10: no cheat, alone or in a pair, raises the team reward by a paired interval above 0."""
     breaches, best = [], (-1.0, "")
     count = max(LEAST_CASES, tier.team_episodes // EPISODES_PER_CASE)
@@ -241,4 +241,4 @@ def probe_honesty(tier: Tier, seed: int) -> Row:
                 breaches.append(f"{who} gains the team {gain:.3f}")
     counts = f"{count} cases x {len(REPORT_CHEATS) + len(VOTE_CHEATS)} cheats, alone and in pairs"
     worst = f"greatest gain {best[0]:+.3f} ({best[1]})"
-    return Row("V10", TEAM, counts, worst, breaches)
+    return AuditRow("V10", TEAM, counts, worst, breaches)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from evaluation.audit.answers import Answer, Field, Subject, weigh_choice
+from evaluation.audit.answers import Answer, FieldSpec, Subject, weigh_choice
 from evaluation.audit.team_seats import (
     SeatKind,
     SeatScenario,
@@ -204,10 +204,10 @@ REPORT = Subject(
         },
     ),
     fields={
-        "offers": Field(kind="offers", offers=_list_true_offers, largest=30),
-        "needs": Field(kind="set", names=_options),
-        "veto": Field(kind="set", names=_options),
-        "note": Field(kind="text"),
+        "offers": FieldSpec(kind="offers", offers=_list_true_offers, largest=30),
+        "needs": FieldSpec(kind="set", names=_options),
+        "veto": FieldSpec(kind="set", names=_options),
+        "note": FieldSpec(kind="text"),
     },
     score=_by_seat(_score_report),
     hacks=_hacks(
@@ -337,11 +337,11 @@ DECISION_BASELINES: Mapping[str, Play] = {
     "greedy": _take_chair(decide_richest),
 }
 DECISION_FIELDS = {
-    "option": Field(kind="id", names=lambda scenario: [*_options(scenario), NO_OPTION]),
-    "fund": Field(kind="set", names=_list_labels),
-    "escalate": Field(kind="boolean"),
-    "conflicts": Field(kind="texts"),
-    "reason": Field(kind="text"),
+    "option": FieldSpec(kind="id", names=lambda scenario: [*_options(scenario), NO_OPTION]),
+    "fund": FieldSpec(kind="set", names=_list_labels),
+    "escalate": FieldSpec(kind="boolean"),
+    "conflicts": FieldSpec(kind="texts"),
+    "reason": FieldSpec(kind="text"),
 }
 DECISION_HACKS = _hacks(
     {
@@ -417,7 +417,10 @@ VOTE = Subject(
             "greedy": _vote_by_own_part,
         },
     ),
-    fields={"vote": Field(kind="id", names=lambda _: ("accept", "object")), "reason": Field(kind="text")},
+    fields={
+        "vote": FieldSpec(kind="id", names=lambda _: ("accept", "object")),
+        "reason": FieldSpec(kind="text"),
+    },
     score=_by_seat(_score_vote),
     hacks=_hacks(
         {

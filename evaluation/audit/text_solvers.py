@@ -120,6 +120,9 @@ def read_work(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
     sections = _sections(description)
     upgrades = sections["Upgrades"]
     per_day, deadline = int(terms["day"]), terms["deadline"]
+    milestones = {
+        name: int(_find(r"by day (\d+)", text)) for name, text in sections.get("Milestone", {}).items()
+    }
 
     def measure(part: Names) -> tuple[int, int, bool]:
         effects = [upgrades[name].split(", ", 1)[1] for name in part]
@@ -143,7 +146,8 @@ def read_work(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
                     days = max(1, days - int(found.group(1)))
             ends[name] = busy[owner] = max(start, busy.get(owner, 0)) + days
         finish = max(ends.values())
-        return _cost(upgrades, part), -per_day * finish, finish <= deadline
+        keeps = finish <= deadline and all(ends[name] <= day for name, day in milestones.items())
+        return _cost(upgrades, part), -per_day * finish, keeps
 
     return measure, {}
 
@@ -152,6 +156,7 @@ def read_threats(terms: Terms, description: str) -> tuple[Measure, dict[str, str
     sections = _sections(description)
     upgrades = sections["Upgrades"]
     appetite = terms["expected_loss"]
+    caps = {name: int(_find(r"at most (\d+) k", text)) for name, text in sections.get("Cap", {}).items()}
 
     def measure(part: Names) -> tuple[int, int, bool]:
         lowered = {}
@@ -160,7 +165,7 @@ def read_threats(terms: Terms, description: str) -> tuple[Measure, dict[str, str
             assert found
             lowered[found.group(1)] = int(found.group(2))
         reached = {"outside": Fraction(1)}
-        total = 0
+        losses: dict[str, int] = {}
         for asset, text in sections["Assets"].items():
             found = re.fullmatch(r"loss (\d+), from (.+?) by (.+)", text)
             assert found
@@ -172,8 +177,10 @@ def read_threats(terms: Terms, description: str) -> tuple[Measure, dict[str, str
                     likelihood *= Fraction(lowered.get(name, int(percent)), 100)
                 missed *= 1 - likelihood
             reached[asset] = reached[found.group(2)] * (1 - missed)
-            total += floor(int(found.group(1)) * reached[asset])
-        return _cost(upgrades, part), -int(terms["avoided_loss"]) * total, total <= appetite
+            losses[asset] = floor(int(found.group(1)) * reached[asset])
+        total = sum(losses.values())
+        keeps = total <= appetite and all(losses[name] <= cap for name, cap in caps.items())
+        return _cost(upgrades, part), -int(terms["avoided_loss"]) * total, keeps
 
     return measure, {}
 

@@ -113,7 +113,7 @@ def say_condition(condition: str, seats: Sequence[str], roles: Roles) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptionLine:
+class ShownOption:
     """One option and its best plan by the reports."""
 
     letter: str
@@ -125,7 +125,7 @@ class OptionLine:
 
 def list_option_lines(
     proposal: Mapping[str, Any], meanings: Mapping[str, str], roles: Roles
-) -> Iterator[OptionLine]:
+) -> Iterator[ShownOption]:
     """Yield every option of a proposal with its best plan by the reports; `meanings`: their names."""
     for line in proposal["options"]:
         best = f"cannot be run: {visible(line['obstacle'])}"
@@ -136,7 +136,7 @@ def list_option_lines(
             ]
             funded = say_titles(seats, roles) if seats else "nothing funded"
             best = f"{line['worth']} k$ with {funded}, at cost {line['cost']}"
-        yield OptionLine(
+        yield ShownOption(
             letter=visible(line["option"]),
             meaning=visible(meanings.get(line["option"], "")),
             base=line["base"],

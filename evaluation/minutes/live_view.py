@@ -1,13 +1,12 @@
 """Shows episodes on the terminal while they are played: seats, tools, conflicts, drafts, votes, the gate.
 
-Colours and a waiting line on a terminal; plain lines anywhere else. Model text is shown as text.
+Colours on a terminal; plain lines anywhere else. Model text is shown as text.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from evaluation.minutes.words import join_words, say_call, say_conflict, say_titles, visible
@@ -24,46 +23,22 @@ MAX_WORDS_CHARS = 300
 
 
 class LiveView:
-    """Shows any number of episodes; used as `play_episodes(..., watch=view.watch)` inside `with view:`."""
+    """Shows any number of episodes; used as `play_episodes(..., watch=LiveView().watch)`."""
 
     def __init__(
         self,
         console: Console | None = None,
         *,
         with_keys: bool = True,
-        with_status: bool = True,
         roles: Mapping[str, Role] = ROLES,
     ) -> None:
         self.console = console or Console(soft_wrap=True, highlight=False)
         self.roles = roles
         self.with_keys = with_keys  # every line begins with its case: for several at once
-        self.with_status = with_status  # a line that says who is at work; not while somebody is asked
-        self._busy: dict[str, list[str]] = {}  # case -> titles of who is at work
-        self._status: Status | None = None
-
-    def __enter__(self) -> "LiveView":
-        if self.console.is_terminal and self.with_status:
-            self._status = self.console.status("")
-            self._status.start()
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
     def watch(self, case: PlayableCase, session: str) -> "EpisodeView":
         """Return the view of one episode."""
         return EpisodeView(self, case)
-
-    def set_busy(self, key: str, titles: list[str]) -> None:
-        """Say who is at work on a case; nobody: the case is over."""
-        self._busy[key] = titles
-        if not titles:
-            del self._busy[key]
-        if self._status is not None:
-            waiting = [f"{name}: {join_words(busy)}" for name, busy in self._busy.items()]
-            self._status.update(Text("; ".join(waiting[:3]) or "done"))
 
 
 class EpisodeView:
@@ -73,9 +48,7 @@ class EpisodeView:
         self._view, self._case = view, case
         self._seats = list(case.seats)
         self._reports: dict[str, dict[str, Any] | None] = {}
-        self._voted: set[str] = set()
         self._say(None, f"the meeting on {case.key} opens; at the table: {self._titles(self._seats)}")
-        self._wait_for(self._seats)
 
     def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
         how = f"{len(turn.completion_ids)} tokens in {duration_s:.2f} s"
@@ -91,7 +64,6 @@ class EpisodeView:
             self._say(role, f"reports: {_say_report(parsed)}", bad=bool(parsed["false_claims"]))
         else:
             self._say(role, f"reports nothing valid: {_short(text)}", bad=True)
-        self._wait_for([seat for seat in self._seats if seat not in self._reports] or [RECONCILER])
         if len(self._reports) == len(self._seats):
             table = load_table({seat: self._reports[seat] for seat in self._seats})
             for conflict in find_conflicts(self._case.public, table):
@@ -101,34 +73,27 @@ class EpisodeView:
     def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
         whom, most = self._titles([ask["seat"]]), ask["cost_at_most"]
         self._say(RECONCILER, f"asks {whom} for another offer on {ask['option']} at most {most} k$")
-        self._wait_for([ask["seat"]])
 
     def on_reply(self, role: str, text: str, parsed: Any) -> None:
         self._say(role, f"adds {_say_offer(parsed)}" if parsed else f"adds nothing: {_short(text)}")
-        self._wait_for([RECONCILER])
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
-        self._voted.clear()
         words = f"decides nothing valid (draft {round}): {_short(text)}"
         if parsed is not None:
             funded = f"funds {join_words(parsed['fund'])}" if parsed["fund"] else "funds nothing"
             plan = f"decides for {parsed['option']} and {funded}"
             words = f"{'hands the case to a human' if parsed['escalate'] else plan} (draft {round})"
         self._say(RECONCILER, words, bad=parsed is None)
-        self._wait_for(self._seats)
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
-        self._voted.add(role)
         words = f"votes nothing valid: {_short(text)}"
         if parsed is not None:
             words = f"votes: {parsed['vote']}{', ' + _short(parsed['reason']) if parsed['reason'] else ''}"
         self._say(role, words, bad=parsed is None or parsed["vote"] != "accept")
-        self._wait_for([seat for seat in self._seats if seat not in self._voted] or [RECONCILER])
 
     def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
         if kind == "requested":
             self._say(None, f"at the gate: {_name(body['option'])}, risk {body['risk_score']} of {MAX_RISK}")
-            self._view.set_busy(self._case.key, ["the reviewer"])
         elif kind == "asked":
             self._say(None, f"waits for the person {_short(str(body['reviewer']))}")
         elif kind == "committed":
@@ -149,17 +114,12 @@ class EpisodeView:
         elif kind == "replanned":
             alert = f"alert of {self._titles(body['alerts'])} on {_name(body['option'])}"
             self._say(None, f"{alert}: planning again with {body['left']} k$", bad=True)
-            self._wait_for([str(role) for role in body["changed"]] or [RECONCILER])
         elif kind == "closed":
             self._say(None, f"closed: {str(body['status']).replace('_', ' ')}")
 
     def on_end(self, error: str | None) -> None:
         words = "the meeting ends" if error is None else f"broke off: {_short(error)}"
         self._say(None, words, bad=error is not None)
-        self._view.set_busy(self._case.key, [])
-
-    def _wait_for(self, roles: list[str]) -> None:
-        self._view.set_busy(self._case.key, [self._titles([role]) for role in roles])
 
     def _titles(self, roles: list[str]) -> str:
         return say_titles(roles, self._view.roles)

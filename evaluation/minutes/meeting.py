@@ -49,10 +49,10 @@ Shown = dict[str, Any]  # values of a row for the template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferLine:
+class ShownOffer:
     """One offer as a line of a table.
 
-    Example: OfferLine(option="A", part="spare gateway", cost=9, worth=14, is_needed=True, is_funded=False)
+    Example: ShownOffer(option="A", part="spare gateway", cost=9, worth=14, is_needed=True, is_funded=False)
     """
 
     option: str
@@ -68,11 +68,11 @@ class SeatRow:
     """One seat's offers, option by option."""
 
     title: str
-    cells: tuple[tuple[tuple[OfferLine, ...], str], ...]  # by option: offers, and what stands in the way
+    cells: tuple[tuple[tuple[ShownOffer, ...], str], ...]  # by option: offers, and what stands in the way
 
 
-def _make_offer_line(offer: TabledOffer, report: CheckedReport, plan: Plan | None) -> OfferLine:
-    return OfferLine(
+def _make_offer_line(offer: TabledOffer, report: CheckedReport, plan: Plan | None) -> ShownOffer:
+    return ShownOffer(
         option=offer.option,
         part=visible(", ".join(offer.choice)),
         cost=offer.cost,
@@ -89,7 +89,7 @@ def _is_funded(offer: TabledOffer, plan: Plan) -> bool:
 def list_seat_rows(case: PlayableCase, table: Table, plan: Plan | None, roles: Roles) -> list[SeatRow]:
     """Return the whole table, a row per seat and a cell per option."""
 
-    def make_cell(option: str, report: CheckedReport | None) -> tuple[tuple[OfferLine, ...], str]:
+    def make_cell(option: str, report: CheckedReport | None) -> tuple[tuple[ShownOffer, ...], str]:
         if report is None:
             return (), "no report"
         offers = tuple(_make_offer_line(o, report, plan) for o in report.offers if o.option == option)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,10 +27,10 @@ _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transcript:
+class EpisodeTranscript:
     """One episode for a reader; token ids and truth are left out.
 
-    Example: Transcript(label="after MARL", scenario_key="team/test/0/7/2", briefs={"cto": "Retail ..."},
+    Example: EpisodeTranscript(label="after MARL", scenario_key="team/test/0/7/2", briefs={"cto": "..."},
                         reports={"cto": '{"offers": [], "needs": [], "veto": []}'}, asked=(),
                         decision='{"option": "B", "fund": [], "escalate": false}',
                         votes={"cto": '{"vote": "accept"}'}, cut_off=(), error=None,
@@ -55,13 +54,13 @@ class Transcript:
 
 def transcript(
     episode: Mapping[str, Any], verdict: Mapping[str, Any], *, briefs: Mapping[str, str], label: str = ""
-) -> Transcript:
+) -> EpisodeTranscript:
     """Return the transcript of an Episode in plain dict form and the parts of its verdict.
 
     Numbers of `verdict` (those in its "parts" too) become scores, its "explanation" stays text.
     """
     numbers = {**verdict, **verdict.get("parts", {})}
-    return Transcript(
+    return EpisodeTranscript(
         label=label,
         scenario_key=episode["scenario_key"],
         briefs=dict(briefs),
@@ -76,7 +75,7 @@ def transcript(
     )
 
 
-def render_text(played: Transcript, *, width: int = 100) -> str:
+def render_text(played: EpisodeTranscript, *, width: int = 100) -> str:
     """One episode for a terminal, as plain text (no markup)."""
     lines = [f"{played.label or 'episode'} - {played.scenario_key}", "=" * min(width, 60)]
     for title, text in list_sections(played):
@@ -84,7 +83,7 @@ def render_text(played: Transcript, *, width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def list_sections(played: Transcript) -> list[tuple[str, str]]:
+def list_sections(played: EpisodeTranscript) -> list[tuple[str, str]]:
     """Titles and readable texts in the order of play: specialists first, then who reads their reports."""
     shared = find_shared_lines(list(played.briefs.values()))
     sections = [("All seats read", visible("\n".join(shared)))] if shared else []
@@ -104,11 +103,11 @@ def list_sections(played: Transcript) -> list[tuple[str, str]]:
     return [(visible(title), text) for title, text in sections]
 
 
-def _written(played: Transcript, role: str, text: str) -> str:
+def _written(played: EpisodeTranscript, role: str, text: str) -> str:
     return readable(text) + ("\n(cut off by a limit)" if role in played.cut_off else "")
 
 
-def _score_lines(played: Transcript) -> str:
+def _score_lines(played: EpisodeTranscript) -> str:
     lines = [f"{SCORE_TITLES.get(name, name)}: {value:.3f}" for name, value in played.scores.items()]
     if played.explanation:
         lines.append(visible(played.explanation))
@@ -137,7 +136,7 @@ CHOICE_TITLES: dict[Choice, str] = {
 class ChosenCase:
     """One test case, played by the team of every stage.
 
-    Example: ChosenCase(choice="median", change=0.12, num_cases=24, plays=(Transcript(label="SFT", ...), ...))
+    Example: ChosenCase(choice="median", change=0.12, num_cases=24, plays=(EpisodeTranscript(...), ...))
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -145,7 +144,7 @@ class ChosenCase:
     choice: Choice  # why it is shown
     change: float  # of the team reward, from the first stage to the last
     num_cases: int  # from which it was chosen
-    plays: tuple[Transcript, ...]  # by stage, the first one first
+    plays: tuple[EpisodeTranscript, ...]  # by stage, the first one first
 
     @property
     def title(self) -> str:
@@ -167,7 +166,7 @@ class ChosenCase:
 _CASES: TypeAdapter[list[ChosenCase]] = TypeAdapter(list[ChosenCase])
 
 
-def choose_cases(cases: Sequence[Sequence[Transcript]]) -> list[ChosenCase]:
+def choose_cases(cases: Sequence[Sequence[EpisodeTranscript]]) -> list[ChosenCase]:
     """Return the cases with the median change of the team reward, the largest loss and the largest gain.
 
     A case is its plays by stage; the change is the last play's reward less the first one's. Of an even number
@@ -179,7 +178,7 @@ def choose_cases(cases: Sequence[Sequence[Transcript]]) -> list[ChosenCase]:
     if not ordered:
         return []
     median, best = ordered[(len(ordered) - 1) // 2], max(ordered, key=_measure_change)
-    chosen: list[tuple[Choice, Sequence[Transcript]]] = [("median", median)]
+    chosen: list[tuple[Choice, Sequence[EpisodeTranscript]]] = [("median", median)]
     if ordered[0] is not median and _measure_change(ordered[0]) < 0:
         chosen.append(("loss", ordered[0]))
     if best is not median and _measure_change(best) > 0:
@@ -190,7 +189,7 @@ def choose_cases(cases: Sequence[Sequence[Transcript]]) -> list[ChosenCase]:
     ]
 
 
-def _measure_change(plays: Sequence[Transcript]) -> float:
+def _measure_change(plays: Sequence[EpisodeTranscript]) -> float:
     return plays[-1].scores["reward"] - plays[0].scores["reward"]
 
 
@@ -221,30 +220,13 @@ def read_side_by_side(run_path: Path) -> list[ChosenCase]:
         ) from None
 
 
-def render_side_by_side_text(plays: Sequence[Transcript], *, width: int = 100) -> str:
-    """Plays of one case in columns; texts that all share stand once, over all columns."""
-    column = max(20, (width + 3) // len(plays) - 3)
-    head = " | ".join(f"{play.label:<{column}}" for play in plays)
-    lines = [plays[0].scenario_key, "", head.rstrip(), "-" * (len(plays) * (column + 3) - 3)]
-    for title, texts in pair_sections(plays):
-        is_same = len(set(texts)) == 1
-        lines.append(title if is_same else f"{title} (differs)")
-        if is_same:
-            lines += ["  " + line for line in wrap_lines(texts[0], width - 2)]
-        else:
-            columns = zip_longest(*(wrap_lines(text, column) for text in texts), fillvalue="")
-            lines += [" | ".join(f"{cell:<{column}}" for cell in row).rstrip() for row in columns]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def render_side_by_side_html(plays: Sequence[Transcript]) -> Markup:
+def render_side_by_side_html(plays: Sequence[EpisodeTranscript]) -> Markup:
     """Plays of one case as an HTML fragment: a row per section, one cell where all are the same."""
     page = load_template("side_by_side.html").render(plays=plays, sections=pair_sections(plays))
     return Markup(page)
 
 
-def pair_sections(plays: Sequence[Transcript]) -> Iterable[tuple[str, list[str]]]:
+def pair_sections(plays: Sequence[EpisodeTranscript]) -> Iterable[tuple[str, list[str]]]:
     """(title, text of each play) of every section of a case."""
     sections = [dict(list_sections(play)) for play in plays]
     for title in dict.fromkeys(title for one in sections for title in one):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.probes.probe_setup import ForcedVote, ProbeSetup, Team, seats_of, split_teams, with_role
+from evaluation.probes.probe_setup import ForcedVote, ProbeSetup, Team, seats_of
 from evaluation.scoring.team_players import play_plan
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from evaluation.summary.tables import role_title
@@ -186,7 +186,7 @@ def swap_matrix(setup: ProbeSetup, teams: Mapping[str, Team]) -> dict[str, dict[
     for row, specialists in teams.items():
         matrix[row] = {}
         for column, chair in teams.items():
-            mixed = split_teams(specialists, chair)
+            mixed = {**specialists, RECONCILER: chair[RECONCILER]}
             interval = mean_interval(setup.rewards(setup.play(mixed, "swap")))
             matrix[row][column] = asdict(interval)
     return matrix
@@ -202,7 +202,7 @@ def replace_roles(
         changes[name] = {}
         for role in (*seats_of(setup.scenarios), RECONCILER):
             if role in other:
-                played = setup.rewards(setup.play(with_role(team, role, other[role]), "home"))
+                played = setup.rewards(setup.play({**team, role: other[role]}, "home"))
                 changes[name][role] = asdict(paired_interval(played, home))
     return changes
 

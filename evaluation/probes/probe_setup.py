@@ -159,16 +159,6 @@ def seats_of(scenarios: Sequence[TeamScenario]) -> list[str]:
     return list(dict.fromkeys(role for scenario in scenarios for role in scenario.seats))
 
 
-def with_role(team: Team, role: str, policy: str) -> dict[str, str]:
-    """Return the team with another policy in one seat."""
-    return {**team, role: policy}
-
-
-def split_teams(specialists: Team, chair: Team) -> dict[str, str]:
-    """Specialists of one team under the chair of another."""
-    return {**specialists, RECONCILER: chair[RECONCILER]}
-
-
 def _sound(episodes: Sequence[Episode]) -> list[Episode]:
     errors = [episode.error for episode in episodes if episode.error is not None]
     if errors:

@@ -1,4 +1,4 @@
-"""Charts of the report as self-contained SVG images: bars with intervals, curves, stacked parts, matrices.
+"""Charts of the report as self-contained SVG images: bars with intervals and curves.
 
 Colours are Okabe and Ito's, safe for colour-blind readers; lines also differ by dash and carry their names.
 Every axis has a label with its unit and n, every image its numbers as alternative text.
@@ -19,9 +19,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from evaluation.comparison.ablations import AblationRow
-from evaluation.summary.run_tables import least_n, list_sampled, team_rows, team_title
-from evaluation.summary.tables import STAGE_TITLES, TEAM, list_stages, role_title, stage_title
+from evaluation.scoring.outcomes import TEAM
+from evaluation.summary.run_tables import least_n, list_sampled
+from evaluation.summary.tables import (
+    STAGE_TITLES,
+    TEAM_TITLES,
+    list_stages,
+    role_title,
+    stage_title,
+    team_title,
+)
 
 INK, MUTED, GRID = "#1c2733", "#5d6b7a", "#dfe5eb"
 BASELINE_COLOUR = "#b8c2cc"
@@ -46,7 +53,6 @@ LINE_STYLES = (
     ("#56b4e9", (0, (6, 2, 1, 2, 1, 2))),
     ("#1c2733", ":"),
 )
-PART_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "emads",
     "text.parse_math": False,
@@ -95,10 +101,6 @@ def as_uri(figure: Figure) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def _cycled(count: int) -> list[tuple[str, object]]:
-    return [LINE_STYLES[index % len(LINE_STYLES)] for index in range(count)]
-
-
 def draw_bars(
     title: str, section: Mapping[str, Any], labels: Mapping[str, str], *, axis: str, width_in: float
 ) -> Image:
@@ -142,9 +144,8 @@ def _draw_bar(axes: Axes, y: int, stage: str, row: Mapping[str, Any], right: flo
 
 def team_chart(team: Mapping[str, Any]) -> Image | None:
     """Draw the team reward of every stage, baseline and control; None without any."""
-    labels = {
-        stage: team_title(stage).replace(", ", ",\n") for stage, _ in team_rows(team) if stage != "oracle"
-    }
+    stages = list_stages([team], TEAM_TITLES)
+    labels = {stage: team_title(stage).replace(", ", ",\n") for stage in stages if stage != "oracle"}
     if not labels:
         return None
     axis = f"team reward R (n = {least_n(team)})"
@@ -198,152 +199,13 @@ def _draw_difficulty(title: str, stages: Mapping[str, Mapping[str, Any]], axis: 
     return Image(uri=as_uri(figure), alt=alt, title=title)
 
 
-PART_WEIGHTS = {"graded": 0.6, "exact": 0.3, "figures": 0.1, "conflicts": 0.1}  # of the roles' verdicts
-PART_TITLES = {"graded": "near optimum", "exact": "exact", "figures": "figures", "conflicts": "conflicts"}
-
-
-def part_charts(details: Mapping[str, Any]) -> list[Image]:
-    """Per role what its reward is made of at each stage."""
-    charts = []
-    for owner in details:
-        if owner == TEAM:
-            continue
-        sections = list_sampled({owner: details[owner]})
-        bars = {
-            stage_title(stage): {
-                PART_TITLES[part]: weight * sampled["parts"].get(part, 0.0)
-                for part, weight in PART_WEIGHTS.items()
-            }
-            for (_, stage), sampled in sections.items()
-        }
-        n = min(int(sampled["process"]["n"]) for sampled in sections.values())
-        charts.append(_draw_stacks(role_title(owner), bars, f"verified reward, 0 to 1 (n = {n})"))
-    return charts
-
-
-def team_parts_chart(
-    team: Mapping[str, Any], stages: Sequence[str], weights: Mapping[str, float]
-) -> Image | None:
-    """Draw the parts of the team reward: value, agreement that adds to it, charges."""
-    shown = [stage for stage in stages if stage in team]
-    if not shown:
-        return None
-    bars = {}
-    for stage in shown:
-        row = team[stage]
-        unresolved, escalation = (weights[part] * row[part] for part in ("unresolved", "escalation"))
-        value = row["value"] / (1 + weights["consensus"])
-        bars[stage_title(stage)] = {
-            "value": value,
-            "agreement on it": max(0.0, row["mean"] + unresolved + escalation - value),
-            "unresolved conflicts": -unresolved,
-            "wrong escalation": -escalation,
-        }
-    n = min(team[stage]["n"] for stage in shown)
-    return _draw_stacks("Team reward by part", bars, f"team reward R (n = {n})", width_in=5.4)
-
-
-def _draw_stacks(
-    title: str, bars: Mapping[str, Mapping[str, float]], axis: str, width_in: float = 3.6
-) -> Image:
-    """One stacked bar per stage: parts that add up to the reward; charges lie left of 0."""
-    names = list(dict.fromkeys(name for parts in bars.values() for name in parts))
-    with _draw(width_in, 1.05 + 0.3 * len(bars), grid="x") as (figure, axes):
-        for row, parts in enumerate(bars.values()):
-            right, left = 0.0, 0.0
-            for number, name in enumerate(names):
-                value = parts.get(name, 0.0)
-                look: dict[str, Any] = {"height": 0.62, "edgecolor": "white", "linewidth": 0.8}
-                look |= {"label": name if row == 0 else None, "color": PART_COLOURS[number % 5]}
-                axes.barh(row, value, left=right if value >= 0 else left, **look)
-                right, left = (right + value, left) if value >= 0 else (right, left + value)
-        axes.set_yticks(range(len(bars)), list(bars))
-        axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_xlabel(axis)
-        axes.axvline(0, color=MUTED, linewidth=0.8)
-        figure.legend(
-            loc="outside upper center",
-            ncols=min(len(names), 3 if width_in < 4 else 4),
-            fontsize=7.5,
-            frameon=False,
-            handlelength=1.0,
-            handletextpad=0.4,
-            columnspacing=0.9,
-        )
-        if all(value >= 0 for parts in bars.values() for value in parts.values()):
-            axes.set_xlim(0, 1)
-    said = "; ".join(
-        f"{row}: {', '.join(f'{k} {v:.2f}' for k, v in parts.items())}" for row, parts in bars.items()
-    )
-    return Image(uri=as_uri(figure), alt=f"Stacked bars, {title}, {axis}: {said}.", title=title)
-
-
-def swap_chart(diagnostics: Mapping[str, Any]) -> Image | None:
-    """Return the swap matrix as a heat map with its numbers written in."""
-    swaps: Mapping[str, Any] = diagnostics.get("swaps", {})
-    if len(swaps) < 2:
-        return None
-    names = [stage_title(label) for label in swaps]
-    values: list[list[float]] = [[cells[column]["mean"] for column in swaps] for cells in swaps.values()]
-    flat = [value for row in values for value in row]
-    low, high = min(flat), max(flat)
-    with _draw(1.7 + 0.72 * len(names), 1.25 + 0.42 * len(names), grid="") as (figure, axes):
-        axes.imshow(values, cmap="cividis", vmin=low, vmax=high if high > low else low + 1, aspect="auto")
-        for y, row in enumerate(values):
-            for x, value in enumerate(row):
-                is_dark = high > low and (value - low) / (high - low) < 0.45
-                colour = "white" if is_dark else "#000000"
-                axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
-        axes.set_xticks(range(len(names)), names)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_xlabel(f"ReconcileGPT of; team reward R, greedy (n = {diagnostics['n']})")
-        axes.set_ylabel("specialists of")
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-    said = "; ".join(
-        f"{row} with {column} {value:.2f}"
-        for row, of_row in zip(names, values, strict=True)
-        for column, value in zip(names, of_row, strict=True)
-    )
-    alt = f"Heat map, Swapped teams, team reward R: {said}."
-    return Image(uri=as_uri(figure), alt=alt, title="Swapped teams")
-
-
-def plot_cells(title: str, rows: Sequence[AblationRow]) -> str:
-    """Cells of an ablation as an SVG document: a mean with its interval per owner."""
-    owners = list(dict.fromkeys(owner for row in rows for owner in row.owners))
-    with _draw(5.4, 1.2 + 0.2 * len(rows) * max(1, len(owners)), grid="") as (figure, axes):
-        for number, (owner, (colour, _)) in enumerate(zip(owners, _cycled(len(owners)), strict=True)):
-            shift = 0.7 * ((number + 0.5) / len(owners) - 0.5)
-            for place, row in enumerate(rows):
-                interval = row.owners.get(owner)
-                if interval is not None:
-                    y = place + shift
-                    axes.plot([interval.low, interval.high], [y, y], color=colour, linewidth=1.4)
-                    look: dict[str, Any] = {"marker": "o", "markersize": 5, "linestyle": "", "color": colour}
-                    axes.plot(interval.mean, y, label=role_title(owner) if place == 0 else None, **look)
-        axes.set_yticks(range(len(rows)), [row.cell for row in rows])
-        axes.set_ylim(len(rows) - 0.45, -0.55)
-        n = max((interval.n for row in rows for interval in row.owners.values()), default=0)
-        axes.set_xlabel(f"verified reward, 0 to 1; 95 % interval (n = {n} plays per point)")
-        axes.set_title(title, fontsize=10, color=INK, loc="left")
-        axes.grid(axis="x", color=GRID, linewidth=0.7)
-        if owners:
-            figure.legend(loc="outside lower center", ncols=min(len(owners), 6), fontsize=8, frameon=False)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
-
-
 METRICS_FILE = "metrics.jsonl"
-_COORDINATES = ("stage", "step", "time_s", "wall_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(NamedTuple):
     """One line of a chart.
 
-    Example: Curve(name="cto", steps=(0, 20, 40), values=(3.1, 0.9, 0.4))
+    Example: Curve("cto", steps=(0, 20, 40), values=(3.1, 0.9, 0.4))
     """
 
     name: str  # role, or "team"
@@ -354,28 +216,24 @@ class Curve:
 class CurveChart(NamedTuple):
     """One chart: what it shows and where its numbers stand in the metrics.
 
-    Example: CurveChart("SFT: loss", "sft", ("loss",), "nats per token")
+    Example: CurveChart("SFT: loss", "sft", "loss", "loss (nats per token)")
     """
 
     title: str
     stage: str  # "sft" holds the stages "sft/cto", "sft/coo", ...
-    metrics: tuple[str, ...]  # names to look for, the first one logged is shown
+    metric: str  # logged as METRIC/ROLE, or as METRIC of the weights that the stage names
     unit: str
 
 
-TEAM_METRICS = ("team_reward", "reward/team", "reward/total", "reward", "reward_mean")
-OWN_METRICS = ("own_score", "own", "own_reward", "verified")
 CURVE_CHARTS = (
-    CurveChart("SFT: loss", "sft", ("loss",), "loss (nats per token)"),
-    CurveChart(
-        "GRPO: verified reward", "grpo", ("verified", "reward/total", "reward"), "verified reward (0 to 1)"
-    ),
-    CurveChart("MARL: team reward", "marl", TEAM_METRICS, "team reward R"),
-    CurveChart("GRPO: entropy", "grpo", ("entropy",), "nats per token"),
-    CurveChart("GRPO: KL to the SFT policy", "grpo", ("kl",), "nats per token"),
-    CurveChart("MARL: own score by role", "marl", OWN_METRICS, "own verified reward (0 to 1)"),
-    CurveChart("MARL: entropy by role", "marl", ("entropy",), "nats per token"),
-    CurveChart("MARL: KL to the GRPO team", "marl", ("kl",), "nats per token"),
+    CurveChart("SFT: loss", "sft", "loss", "loss (nats per token)"),
+    CurveChart("GRPO: verified reward", "grpo", "verified", "verified reward (0 to 1)"),
+    CurveChart("MARL: team reward", "marl", "team_reward", "team reward R"),
+    CurveChart("GRPO: entropy", "grpo", "entropy", "nats per token"),
+    CurveChart("GRPO: KL to the SFT policy", "grpo", "kl_to_start", "nats per token"),
+    CurveChart("MARL: own score by role", "marl", "own_score", "own verified reward (0 to 1)"),
+    CurveChart("MARL: entropy by role", "marl", "entropy", "nats per token"),
+    CurveChart("MARL: KL to the GRPO team", "marl", "kl", "nats per token"),
 )
 
 
@@ -388,7 +246,8 @@ def curve_charts(rows: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> lis
 def draw_curves(title: str, curves: Sequence[Curve], *, unit: str) -> Image:
     """Raw values faint, a moving average on top."""
     with _draw(4.0, 2.7) as (figure, axes):
-        for curve, (colour, dash) in zip(curves, _cycled(len(curves)), strict=True):
+        for number, curve in enumerate(curves):
+            colour, dash = LINE_STYLES[number % len(LINE_STYLES)]
             smoothed = smooth(curve.values, window=max(1, len(curve.values) // 8))
             axes.plot(curve.steps, curve.values, color=colour, linewidth=0.8, alpha=0.22)
             look: dict[str, Any] = {"linewidth": 1.7, "linestyle": dash, "label": role_title(curve.name)}
@@ -424,34 +283,20 @@ def read_metrics(run_path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def find_curves(rows: Iterable[Mapping[str, Any]], panel: CurveChart, roles: Sequence[str]) -> list[Curve]:
-    """Return the chart's curves: one per role where logged by role, else one named "team"."""
-    of_stage = [row for row in rows if row["stage"].split("/")[0] == panel.stage]
-    for metric in panel.metrics:
-        curves = [_make_curve(role, [(row, _keys(row, metric, role)) for row in of_stage]) for role in roles]
-        curves = [curve for curve in curves if curve.steps]
-        if not curves:
-            whole = [(row, [metric]) for row in of_stage if row["stage"] == panel.stage]
-            curves = [_make_curve(TEAM, whole)]
-        is_off = metric == "kl" and not any(value for curve in curves for value in curve.values)
-        if any(curve.steps for curve in curves) and not is_off:  # 0 throughout: nobody measured it
-            return curves
-    return []
+    """Return the chart's lines: one per role where logged by role, else one per trained weights.
 
-
-def _keys(row: Mapping[str, Any], metric: str, role: str) -> list[str]:
-    """List the keys of a role's metric in a row: its name in the role's own stage, else role and name."""
-    _, _, owner = row["stage"].partition("/")
-    if owner:
-        return [metric] if owner == role else []
-    return [f"{metric}/{role}", f"{role}/{metric}", f"{metric}_{role}", f"{role}_{metric}"]
-
-
-def _make_curve(name: str, rows: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> Curve:
-    # a stage that was started again logs its steps again: the later row counts
-    points = sorted({row["step"]: row[key] for row, keys in rows for key in keys if key in row}.items())
-    return Curve(
-        name=name, steps=tuple(step for step, _ in points), values=tuple(value for _, value in points)
-    )
+    A stage that was started again logs its steps again: the later row counts.
+    """
+    lines: dict[str, dict[int, float]] = {}
+    for row in rows:
+        stage, _, owner = row["stage"].partition("/")
+        by_role = {role: row[key] for role in roles if (key := f"{panel.metric}/{role}") in row}
+        if panel.metric in row and not by_role:
+            by_role = {owner or TEAM: row[panel.metric]}
+        for name, value in by_role.items() if stage == panel.stage else ():
+            lines.setdefault(name, {})[row["step"]] = value
+    order = [*(role for role in roles if role in lines), *(name for name in lines if name not in roles)]
+    return [Curve(name, *zip(*sorted(lines[name].items()), strict=True)) for name in order]
 
 
 def _parse_row(line: str) -> dict[str, Any] | None:
@@ -461,17 +306,12 @@ def _parse_row(line: str) -> dict[str, Any] | None:
         return None
     if not isinstance(row, dict) or not isinstance(row.get("stage"), str) or type(row.get("step")) is not int:
         return None
-    return {"stage": row["stage"], "step": row["step"]} | dict(_numbers(row, ""))
-
-
-def _numbers(tree: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, float]]:
-    """Finite numbers of nested objects under slash-joined names; the level "metrics" adds no name."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _numbers(value, prefix if key == "metrics" and not prefix else f"{prefix}{key}/")
-        elif _is_finite_number(value) and (prefix or key not in _COORDINATES):
-            yield f"{prefix}{key}", float(value)
-
-
-def _is_finite_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    metrics = row.get("metrics")
+    if not isinstance(metrics, dict):
+        return None
+    numbers = {
+        key: float(value)
+        for key, value in metrics.items()
+        if type(value) in (int, float) and math.isfinite(value)
+    }
+    return numbers | {"stage": row["stage"], "step": row["step"]}

@@ -54,8 +54,14 @@ class _RoleChanges:
     def tone(self) -> Tone:
         return "good" if len(self.better) == len(self.by_role) else "neutral"
 
-    def say(self, role: str) -> str:
-        return f"{role_title(role)}, {_said(self.by_role[role])}"
+    @property
+    def summary(self) -> str:
+        """Example: "1 of 5 roles better, none worse, mean +0.010, lowest Cost, +0.004 [-0.007, +0.015]"."""
+        lowest = min(self.by_role, key=lambda role: self.by_role[role]["mean"])
+        return (
+            f"{self.share} roles better, {self.worse or 'none'} worse, mean {self.mean:+.3f},"
+            f" lowest {role_title(lowest)}, {_said(self.by_role[lowest])}"
+        )
 
 
 def _role_changes(summary: Summary, name: str) -> _RoleChanges | None:
@@ -140,65 +146,32 @@ def make_cards(summary: Summary) -> list[Card]:
     return [*cards, Card(value=minutes, label="wall time, all stages", note="", tone="neutral")]
 
 
+# (comparison, what it compares); each becomes a sentence where it was made
+ROLE_QUESTIONS = (
+    ("sft-untrained", "SFT against the untrained model"),
+    ("marl-heuristic", "After joint training, against the rule of thumb of the family"),
+    ("grpo-sft", "GRPO on the verified reward against SFT"),
+    ("grpo-sft_more", "GRPO against SFT on as many transcripts"),
+    ("marl-grpo", "Joint training, each role's own score"),
+)
+NO_CONTROL = "The control (SFT on as many transcripts as GRPO) was not run: more SFT might do as well."
+
+
 def list_findings(summary: Summary) -> list[str]:
     """State the findings, one sentence each; controls and losses included."""
-    return [
-        *_say_roles(summary),
-        *_say_team(summary),
-        *_say_singles(summary),
-        *_say_drift(summary),
-        *_say_agreement(summary),
-    ]
-
-
-def _say_roles(summary: Summary) -> list[str]:
-    said = []
-    if sft := _role_changes(summary, "sft-untrained"):
-        sections = [summary["roles"][role] for role in sft.by_role]
-        before, after = (
-            statistics.fmean(section[stage]["mean"] for section in sections) for stage in ("untrained", "sft")
-        )
-        said.append(
-            f"SFT on the oracle's demonstrations takes the mean role score from {before:.2f} to {after:.2f}."
-        )
-    if above := _role_changes(summary, "marl-heuristic"):
-        said.append(
-            f"After joint training {above.share} roles are above the rule of thumb of their"
-            f" family; the mean difference is {above.mean:+.2f}."
-        )
-    if grpo := _role_changes(summary, "grpo-sft"):
-        lowered = f" and lowers {grpo.worse}" if grpo.worse else ""
-        best = max(grpo.by_role, key=lambda role: grpo.by_role[role]["mean"])
-        said.append(
-            f"GRPO on the verified reward raises {grpo.share} roles above their SFT policy{lowered};"
-            f" the largest change is {grpo.say(best)}."
-        )
-        if control := _role_changes(summary, "grpo-sft_more"):
-            worse = f" and worse in {control.worse}" if control.worse else ""
-            said.append(
-                f"Against SFT on as many transcripts, GRPO is better in {control.share} roles{worse}."
-            )
-        else:
-            said.append(
-                "The control (SFT on as many transcripts as GRPO) was not run: more SFT might do as well."
-            )
-    return said
+    found = {name: changes for name, _ in ROLE_QUESTIONS if (changes := _role_changes(summary, name))}
+    said = [f"{what}: {found[name].summary}." for name, what in ROLE_QUESTIONS if name in found]
+    if "grpo-sft" in found and "grpo-sft_more" not in found:
+        said.append(NO_CONTROL)
+    return [*said, *_say_team(summary), *_say_singles(summary), *_say_agreement(summary)]
 
 
 def _say_team(summary: Summary) -> list[str]:
-    team, change = summary["team"], _team_change(summary, "marl-grpo")
-    if change is None:
+    sampled, greedy = (_team_change(summary, name) for name in ("marl-grpo", "marl-grpo_greedy"))
+    if sampled is None:
         return []
-    finding = f"On joint episodes the team reward moves by {_said(change)} {way_of_play(summary)}"
-    greedy = _team_change(summary, "marl-grpo_greedy")
-    finding += f" and by {_said(greedy)} greedy." if greedy else "."
-    if "oracle_common" in team:
-        finding += f" Experts of mixed habits score {team['oracle_common']['mean']:.2f}"
-        against = _team_change(summary, "marl-oracle_common")
-        finding += f" (the trained team against them: {_said(against)})" if against else ""
-        best = team.get("oracle_best")
-        finding += f"; those of the best habits {best['mean']:.2f}." if best else "."
-    return [finding]
+    also = f" and by {_said(greedy)} greedy" if greedy else ""
+    return [f"On joint episodes the team reward moves by {_said(sampled)} {way_of_play(summary)}{also}."]
 
 
 def _find_singles(summary: Summary) -> tuple[str | None, list[str]]:
@@ -219,16 +192,6 @@ def _say_singles(summary: Summary) -> list[str]:
         finding += f"; {TEAM_TITLES[name]}: {team[name]['mean']:.2f}"
         finding += f" (the team against it: {_said(change)})" if change else ""
     return [f"{finding}."]
-
-
-def _say_drift(summary: Summary) -> list[str]:
-    changes = _role_changes(summary, "marl-grpo")
-    if changes is None:
-        return []
-    most = min(changes.by_role, key=lambda role: changes.by_role[role]["mean"])
-    if changes.by_role[most]["mean"] >= 0:
-        return ["No role's own score falls through joint training."]
-    return [f"The largest own-score loss through joint training: {changes.say(most)}."]
 
 
 def _say_agreement(summary: Summary) -> list[str]:

@@ -5,13 +5,12 @@ No script, no network: the page's own policy forbids both. Everything from the r
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from evaluation.comparison.seeds import read_seed_comparison, seed_comparison_tables
 from evaluation.minutes.transcript import SIDE_BY_SIDE_FILE, read_side_by_side, render_side_by_side_html
 from evaluation.minutes.words import join_words
 from evaluation.pages import load_template, write_page
@@ -20,35 +19,23 @@ from evaluation.report.charts import (
     METRICS_FILE,
     curve_charts,
     difficulty_charts,
-    part_charts,
     read_metrics,
     role_chart,
-    swap_chart,
     team_chart,
-    team_parts_chart,
 )
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
-from evaluation.summary.plays import DETAILS_FILE, read_details
+from evaluation.summary.comparison import read_seed_comparison, seed_comparison_tables
+from evaluation.summary.details import DETAILS_FILE, read_details
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_tables import (
-    baseline_table,
-    category_table,
+    detail_tables,
     diagnostic_tables,
-    exact_table,
-    fault_table,
-    joint_tables,
     least_n,
-    offer_table,
-    process_table,
-    role_change_table,
-    score_table,
-    team_table,
+    role_tables,
+    run_table,
+    team_tables,
     way_of_play,
 )
-from evaluation.summary.tables import PlainTable, change_cell, score_cell, trained_stages
-from roles.errors import UserError
-from scenarios.written.strict_yaml import parse_yaml
-from simulator.reward import TeamRewardWeights
 
 REPORT_FILE = "report.html"
 
@@ -73,10 +60,9 @@ def render_report(run_path: Path) -> str:
     rows, num_bad_lines = read_metrics(run_path)
     conclusion, tone = write_conclusion(summary)
     roles, team = summary["roles"], summary["team"]
-    trained = trained_stages(roles.values())
-    newest = trained[-1] if trained else "untrained"
     details, diagnostics = read_details(run_path), read_diagnostics(run_path)
     num_role = min(map(least_n, roles.values()), default=0)
+    seeds = summary.get("seeds", [])
     return load_template("report.html").render(
         name=run_path.resolve().name,
         conclusion=conclusion,
@@ -87,16 +73,10 @@ def render_report(run_path: Path) -> str:
         seed=summary["seed"],
         way_of_play=way_of_play(summary),
         team_chart=team_chart(team),
-        parts_chart=team_parts_chart(team, trained, _read_reward_weights(run_path / "config.yaml")),
-        team_tables=[team_table(summary), *joint_tables(summary)],
+        team_tables=team_tables(summary),
         role_charts=[role_chart(role, section) for role, section in roles.items()],
-        role_tables=[
-            score_table(summary),
-            baseline_table(summary),
-            exact_table(summary),
-            role_change_table(summary),
-        ],
-        seeds_table=_make_seeds_table(summary.get("seeds", [])),
+        role_tables=role_tables(summary),
+        runs=run_table([f"seed {one['seed']}" for one in seeds], seeds),
         seed_comparison=seed_comparison_tables(read_seed_comparison(run_path)),
         curves=curve_charts(rows, list(roles)),
         num_bad_lines=num_bad_lines,
@@ -104,14 +84,8 @@ def render_report(run_path: Path) -> str:
         transcripts=[(case.title, render_side_by_side_html(case.plays)) for case in cases],
         choice_rule=cases[0].rule if cases else "",
         shown_stages=join_words([play.label for play in cases[0].plays]) if cases else "",
-        has_details=bool(details),
-        offers=offer_table(details, newest),
         difficulty=difficulty_charts(details),
-        parts=part_charts(details),
-        process=process_table(details),
-        faults=fault_table(details, trained),
-        by_sector=category_table(details, "sector", newest),
-        swaps=swap_chart(diagnostics),
+        plays=detail_tables(details),
         diagnostics=diagnostic_tables(diagnostics),
         config=_read_text(run_path / "config.yaml"),
         provenance=_list_provenance(run_path / "provenance.json", summary),
@@ -137,33 +111,6 @@ def _list_missing(run_path: Path) -> dict[str, Markup]:
         for section, (name, what, verb) in wanted.items()
         if not (run_path / name).is_file()
     }
-
-
-def _read_reward_weights(path: Path) -> dict[str, float]:
-    """Return the team reward's weights of the run's config, the defaults where it does not say."""
-    weights = TeamRewardWeights().model_dump()
-    try:
-        given = parse_yaml(path.read_text(encoding="utf-8"), str(path))["team_reward"]
-        return {name: float(given.get(name, value)) for name, value in weights.items()}
-    except (OSError, UserError, KeyError, TypeError, ValueError, AttributeError):
-        return weights
-
-
-def _make_seeds_table(seeds: Sequence[Mapping[str, Any]]) -> PlainTable:
-    rows = (
-        (
-            str(one["seed"]),
-            *(score_cell(one["team"].get(stage)) for stage in ("grpo", "marl")),
-            change_cell(one["team"].get("paired", {}).get("marl-grpo")),
-            f"{sum(gate['passed'] is True for gate in one['gates'])} of {len(one['gates'])}",
-        )
-        for one in seeds
-    )
-    return PlainTable(
-        "Every seed (the rest of this page is the first one)",
-        ("seed", "team GRPO", "team MARL", "paired change", "gates passed"),
-        list(rows),
-    )
 
 
 def _list_provenance(path: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:

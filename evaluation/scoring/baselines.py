@@ -8,9 +8,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from evaluation.scoring.outcomes import describe_episode
-from evaluation.scoring.scores import RoleScores, TeamScores
-from evaluation.scoring.sealed_plays import sum_up_team
+from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome, describe_solo
+from evaluation.scoring.sealed_plays import score_all
 from evaluation.scoring.team_players import (
     BEST_HABITS,
     TablePlay,
@@ -26,22 +25,25 @@ from evaluation.scoring.team_players import (
 )
 from roles.base import AnswerError
 from roles.team import RECONCILER
-from scenarios.base import Scenario, Verdict
+from scenarios.base import Family, Scenario
 from scenarios.registry import families
 from scenarios.team import Style, Table, TeamScenario
 from scenarios.team.experts import best_vote
 from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
+from simulator.agents.solo import SoloEpisode
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.graph.runner import MAX_TURNS
 from simulator.reading import read_episode
-from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.records import Episode, Trajectory
+from simulator.reward import TeamRewardWeights
 
 
-def score_role_baselines(role: str, scenarios: Sequence[Scenario], style: Style) -> list[RoleScores]:
-    """random, best constant, greedy heuristic and oracle on the same scenarios."""
+def play_role_baselines(
+    role: str, scenarios: Sequence[Scenario], style: Style
+) -> dict[str, list[RoleOutcome]]:
+    """Stage -> plays: random, best constant, greedy heuristic and oracle on the same scenarios."""
     family = families(style)[role]
     players: dict[str, Callable[[Scenario, random.Random], str]] = {
         "random": family.baselines["random"],
@@ -49,27 +51,25 @@ def score_role_baselines(role: str, scenarios: Sequence[Scenario], style: Style)
         "heuristic": family.baselines["greedy"],
         "oracle": lambda scenario, rng: family.demonstrate(scenario, rng)[-1].text,
     }
-    return [
-        _baseline_scores(
-            role, name, [family.verify(s, player(s, random.Random(f"{name}/{s.key}"))) for s in scenarios]
-        )
+    return {
+        name: [_play_role(family, s, player(s, random.Random(f"{name}/{s.key}"))) for s in scenarios]
         for name, player in players.items()
-    ]
+    }
 
 
-def _baseline_scores(role: str, stage: str, verdicts: Sequence[Verdict]) -> RoleScores:
-    return RoleScores(
-        role=role,
-        stage=stage,
-        sampled=tuple(verdict.reward for verdict in verdicts),
-        greedy=(),
-        sampled_exact=tuple(verdict.exact for verdict in verdicts),
-        greedy_exact=(),
-        sampled_feasible=tuple(verdict.feasible for verdict in verdicts),
-        greedy_feasible=(),
-        num_tool_failures=0,
-        mean_tokens=0.0,
+def _play_role(family: Family, scenario: Scenario, text: str) -> RoleOutcome:
+    """The outcome of an answer that no model wrote: no turns, no tokens."""
+    trajectory = Trajectory(
+        role=family.role,
+        session="",
+        turns=(),
+        num_tool_calls=0,
+        num_valid_tool_calls=0,
+        ended_by="answer",
+        final_text=text,
     )
+    verdict = family.verify(scenario, text)
+    return describe_solo(SoloEpisode(scenario=scenario, trajectory=trajectory, verdict=verdict))
 
 
 TEAM_PLAYERS: Mapping[str, TablePlayer] = {
@@ -83,24 +83,20 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "reachable": play_best_habits,
     "oracle": play_optimum,
 }
+BASELINES = frozenset({"constant", "heuristic", *TEAM_PLAYERS})  # stages that no model plays
 
 
-def score_team_baselines(
+def play_team_baselines(
     scenarios: Sequence[TeamScenario], weights: TeamRewardWeights, stages: Sequence[str] = tuple(TEAM_PLAYERS)
-) -> list[TeamScores]:
-    """Random team, heuristic chair, majority vote, one head that sees all, expert teams, the optimum.
+) -> dict[str, list[TeamOutcome]]:
+    """Stage -> plays of the random team, heuristic chair, majority vote, one head, expert teams, the optimum.
 
-    `stages`: the players among TEAM_PLAYERS that are scored.
+    `stages`: the players among TEAM_PLAYERS that play.
     """
-    scores = []
-    for stage in stages:
-        player = TEAM_PLAYERS[stage]
-        outcomes = []
-        for scenario in scenarios:
-            episode = _play(stage, player, scenario)
-            outcomes.append(describe_episode(scenario, episode, score_episode(scenario, episode, weights)))
-        scores.append(sum_up_team(stage, outcomes, []))
-    return scores
+    return {
+        stage: score_all(scenarios, [_play(stage, TEAM_PLAYERS[stage], one) for one in scenarios], weights)
+        for stage in stages
+    }
 
 
 def _play(stage: str, player: TablePlayer, scenario: TeamScenario) -> Episode:

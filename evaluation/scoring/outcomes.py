@@ -1,19 +1,21 @@
-"""Outcomes of sealed plays, one JSON line each: a role's answer or a team's episode, by scenario.
+"""The play table of a run: every sealed play as one JSON line, a role's answer or a team's episode.
 
+scores/outcomes/STAGE-OWNER.MODE.jsonl; summary, details, comparisons and pages follow from these files alone.
 Plays are made block by block, always the same scenarios together, and a block's lines are written and synced
 at once. A killed evaluation goes on with the block that it lost and ends in the same numbers, bit for bit.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from roles.base import FORMAT_FAILURES, AnswerError, parse_answer
 from roles.errors import UserError
-from roles.team import NO_OPTION, RECONCILER, Decision
+from roles.team import NO_OPTION, RECONCILER, SPECIALISTS, Decision
 from scenarios.company.coordination import is_hidden_profile
 from scenarios.team import TeamScenario
 from simulator.agents.solo import SoloEpisode
@@ -26,6 +28,10 @@ from simulator.reward import TeamVerdict
 BLOCK_SIZE = 250  # scenarios that are played together; part of the result's definition, see the module
 Mode = Literal["sampled", "greedy"]
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
+TEAM = "team"  # owner of the episodes of a whole team
+FOLDER = Path("scores") / "outcomes"  # in a run's folder
+REPEATS_FOLDER = "repeats"  # in FOLDER: further plays of the team's first cases
+FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -89,8 +95,8 @@ class TeamOutcome:
     reports: dict[str, str]
     decision: str
     votes: dict[str, str]
-    best_option: bool | None = None  # whether the best plan's option was decided; None: not known
-    hidden: bool | None = None  # a hidden profile (scenarios.company.coordination); None: not known
+    best_option: bool  # whether the best plan's option was decided
+    hidden: bool  # a hidden profile (scenarios.company.coordination)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +145,7 @@ class OutcomeFile(Generic[Outcome]):
                     f"{self.path}:{place} is of {outcome.key}, not of {key}: it was evaluated on other"
                     " scenarios; evaluate with --again"
                 )
-        self._write(done)
+        write_outcomes(self.path, done)
         while len(done) < len(keys):
             end = min(len(done) + block_size, len(keys))
             block = list(play_block(len(done), end))
@@ -167,13 +173,101 @@ class OutcomeFile(Generic[Outcome]):
                 ) from None
         return outcomes
 
-    def _write(self, outcomes: Sequence[Outcome]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path, b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
-
     def _append(self, outcomes: Sequence[Outcome]) -> None:
         with LineFile(self.path) as file:
             file.add(*(self._adapter.dump_json(outcome) for outcome in outcomes))
+
+
+def write_outcomes(path: Path, outcomes: Sequence[Any]) -> None:
+    """Write outcomes of one kind as a whole file, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    adapter = TypeAdapter(type(outcomes[0])) if outcomes else None
+    write_atomic(path, b"".join(adapter.dump_json(one) + b"\n" for one in outcomes if adapter))
+
+
+Play = RoleOutcome | TeamOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlays:
+    """All sealed plays of a role, or of the team, after one stage, in the order of the scenarios.
+
+    Example: StagePlays(owner="cto", stage="sft", sampled=[RoleOutcome(...)]).column("reward") == [1.0]
+    """
+
+    owner: str  # a role, or TEAM
+    stage: str
+    sampled: Sequence[Play]
+    greedy: Sequence[Play] = ()  # of the same scenarios; empty where nothing was played greedily
+    repeats: Sequence[Sequence[Any]] = ()  # further sampled plays of the first scenarios
+
+    def __post_init__(self) -> None:
+        if not self.sampled:
+            raise ValueError(f"{self.owner}, {self.stage}: scores need at least one scenario")
+        if self.greedy and len(self.greedy) != len(self.sampled):
+            counts = f"{len(self.greedy)} greedy plays of {len(self.sampled)} scenarios"
+            raise ValueError(f"{self.owner}, {self.stage}: {counts}")
+
+    def column(self, name: str, mode: Mode = "sampled") -> list[Any]:
+        """Return a field of every play."""
+        return [getattr(play, name) for play in (self.sampled if mode == "sampled" else self.greedy)]
+
+
+def outcome_path(folder: Path, stage: str, owner: str, mode: Mode) -> Path:
+    """Return the file of the plays of a role, or of the team."""
+    return folder / f"{stage}-{owner}.{mode}.jsonl"
+
+
+def read_plays(run_path: Path) -> list[StagePlays]:
+    """Return all plays of a run: the roles in their order, then the team; none where none is stored.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    keys = []
+    for path in sorted((run_path / FOLDER).glob("*.sampled.jsonl")):
+        stage, dash, owner = path.name.removesuffix(".sampled.jsonl").rpartition("-")
+        if not dash:
+            raise UserError(f"{path} is not named STAGE-OWNER.sampled.jsonl")
+        keys.append((owner, stage))
+    order = [*SPECIALISTS, RECONCILER]
+    keys.sort(key=lambda key: (order.index(key[0]) if key[0] in order else len(order), *key))
+    found = [plays for owner, stage in keys if (plays := read_stage(run_path, stage, owner)) is not None]
+    most = {one.owner: len(one.sampled) for one in sorted(found, key=lambda one: len(one.sampled))}
+    for one in found:
+        if len(one.sampled) < most[one.owner]:  # every stage of an owner plays the same scenarios
+            path = outcome_path(run_path / FOLDER, one.stage, one.owner, "sampled")
+            raise UserError(
+                f"{path} holds {len(one.sampled)} plays of {most[one.owner]}; evaluate with --again"
+            )
+    return found
+
+
+def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
+    """Return the plays of one owner and stage; None where none is stored.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    folder = run_path / FOLDER
+    kind: Any = TeamOutcome if owner == TEAM else RoleOutcome
+    sampled, greedy = (OutcomeFile(outcome_path(folder, stage, owner, mode), kind).read() for mode in MODES)
+    further = (OutcomeFile(path, kind).read() for path in _list_repeats(folder, stage, owner))
+    if not sampled:
+        return None
+    if greedy and len(greedy) != len(sampled):
+        path = outcome_path(folder, stage, owner, "greedy")
+        raise UserError(f"{path} holds {len(greedy)} plays of {len(sampled)}; evaluate with --again")
+    return StagePlays(owner=owner, stage=stage, sampled=sampled, greedy=greedy, repeats=tuple(further))
+
+
+def _list_repeats(folder: Path, stage: str, owner: str) -> Iterator[Path]:
+    numbered = {
+        int(found[1]): path
+        for path in (folder / REPEATS_FOLDER).glob(f"{stage}-{owner}.*.jsonl")
+        if (found := re.fullmatch(r".*\.(\d+)\.jsonl", path.name))
+    }
+    yield from (numbered[number] for number in sorted(numbered))
 
 
 def describe_solo(episode: SoloEpisode, *, sector: str | None = None) -> RoleOutcome:

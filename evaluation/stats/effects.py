@@ -1,4 +1,4 @@
-"""Effect sizes, McNemar's test, detectable changes, shares, and agreement of reviewers (kappa).
+"""McNemar's test, detectable changes, shares, and agreement of reviewers (kappa).
 
 Complements `evaluation/stats/intervals.py`; comparisons are of the same scenarios in the same order.
 A change is claimed where its interval leaves 0 out, its corrected p is under 0.05 and it is no smaller than
@@ -29,35 +29,6 @@ def mcnemar_p(after: Sequence[bool], before: Sequence[bool]) -> float:
     from scipy import stats  # 1 s, which minutes and refusals need not wait for
 
     return float(stats.binomtest(num_gained, num_gained + num_lost, 0.5).pvalue)
-
-
-def cohens_dz(after: Sequence[float], before: Sequence[float]) -> float | None:
-    """Mean paired change over its standard deviation; None where the change is the same everywhere.
-
-    By convention 0.2 is small, 0.5 medium, 0.8 large.
-
-    Raises:
-        ValueError: empty, non-finite or unequal inputs.
-    Source: Cohen 1988, Statistical Power Analysis, section 2.3.5.
-    """
-    changes = differences(after, before)
-    if changes.size < 2 or changes.min() == changes.max():
-        return None
-    return float(changes.mean() / changes.std(ddof=1))
-
-
-def cliffs_delta(after: Sequence[float], before: Sequence[float]) -> float:
-    """P(a score of `after` is the higher of two drawn at random) - P(it is the lower), in [-1, 1].
-
-    Raises:
-        ValueError: empty or non-finite inputs.
-    Source: Cliff 1993, Dominance Statistics; by ranks, in n log n.
-    """
-    later, earlier = checked(after, "after"), checked(before, "before")
-    ordered = np.sort(earlier)
-    num_below = np.searchsorted(ordered, later, side="left").sum()
-    num_above = (earlier.size - np.searchsorted(ordered, later, side="right")).sum()
-    return float((int(num_below) - int(num_above)) / (later.size * earlier.size))
 
 
 def t_factor(num_seeds: int) -> float:
@@ -94,21 +65,6 @@ def detectable_change(after: Sequence[float], before: Sequence[float]) -> float 
 
     factor = stats.norm.ppf(1 - LEVEL / 2) + stats.norm.ppf(POWER)
     return float(factor * changes.std(ddof=1) / math.sqrt(changes.size))
-
-
-def detectable_over_seeds(low: float, high: float, num_seeds: int) -> float:
-    """Smallest true change that this many seeds show with POWER, from the 95 % interval over seeds.
-
-    Raises:
-        ValueError: num_seeds < 2.
-    """
-    if num_seeds < 2:
-        raise ValueError(f"the spread of {num_seeds} seed is unknown; two are needed")
-    from scipy import stats  # 1 s, which minutes and refusals need not wait for
-
-    freedom = num_seeds - 1
-    level, power = stats.t.ppf(1 - LEVEL / 2, freedom), stats.t.ppf(POWER, freedom)
-    return float((high - low) / 2 * (1 + power / level))
 
 
 def is_claimed(change: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from roles.errors import UserError
-from scenarios.written.strict_yaml import explain_fault, parse_located_yaml
+from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, read_user_text
 
 DEMO_ROLES = ("cto", "coo", "risk", "cost", "reconcile")
 MIN_SCENARIOS = 300
@@ -30,10 +30,10 @@ Check = Callable[[Summary, Sequence[str]], tuple[bool, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class RunGate:
     """One condition on a run.
 
-    Example: Gate(name="team_gain", passed=True, detail="sampled +0.11 [+0.09, +0.13]")
+    Example: RunGate(name="team_gain", passed=True, detail="sampled +0.11 [+0.09, +0.13]")
     """
 
     name: str
@@ -53,7 +53,7 @@ class _NotPlayedError(Exception):
     """A gate judges greedy play, and there is none by the config."""
 
 
-def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
+def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[RunGate]:
     """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary.
 
     Gates on measured changes are not judged where there are too few scenarios; one that misses a number stays
@@ -68,12 +68,12 @@ def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[
             passed, detail = False, f"{MISSING}{error}"
         except _NotPlayedError:
             passed, detail = None, "not judged: nothing was played greedily (evaluation.greedy)"
-        gates.append(Gate(name=name, passed=passed, detail=detail))
+        gates.append(RunGate(name=name, passed=passed, detail=detail))
     (size,) = [gate for gate in gates if gate.name == "enough_scenarios"]
     if size.passed or size.detail.startswith(MISSING):
         return gates
     return [
-        Gate(name=gate.name, passed=None, detail=f"too few scenarios: {size.detail}")
+        RunGate(name=gate.name, passed=None, detail=f"too few scenarios: {size.detail}")
         if gate.name in MEASURED_GATES and not gate.detail.startswith(MISSING)
         else gate
         for gate in gates
@@ -198,16 +198,18 @@ MEASURED_GATES = tuple(GATES)[:7]
 def _value(tree: Any, *path: str) -> Any:
     for depth, key in enumerate(path):
         if not isinstance(tree, Mapping) or key not in tree:
-            raise _MissingError("/".join(path[: depth + 1]))
+            near = difflib.get_close_matches(key, list(tree), n=1) if isinstance(tree, Mapping) else []
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise _MissingError(f"{'.'.join(path[:depth]) or 'the run'} has no {key!r}{hint}")
         tree = tree[key]
     return tree
 
 
 def _number(tree: Any, *path: str) -> float:
     value = _value(tree, *path)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise _MissingError("/".join(path))
-    return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise _MissingError(f"{'.'.join(path)} is no number")
+    return float(value)
 
 
 def _change(tree: Any, *path: str) -> dict[str, float]:
@@ -267,12 +269,7 @@ def read_gate_file(path: Path) -> list[GateRule]:
     Raises:
         UserError: cannot be read, malformed, unknown key, no threshold; names file and line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read gates {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"gates {path} are not UTF-8 text (byte {error.start})") from None
+    text = read_user_text(path, "gates")
     located = parse_located_yaml(text, str(path))
     if not isinstance(located.value, dict):
         raise UserError(f"{path}: must be a mapping with the key gates, and a list of gates under it")
@@ -282,35 +279,21 @@ def read_gate_file(path: Path) -> list[GateRule]:
         raise explain_fault(error, located, str(path), _list_keys, "the file") from None
 
 
-def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> list[Gate]:
+def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> list[RunGate]:
     """Return each rule against a run's numbers, in order."""
     return [_check(rule, numbers) for rule in rules]
 
 
-def _check(rule: GateRule, numbers: Mapping[str, Any]) -> Gate:
+def _check(rule: GateRule, numbers: Mapping[str, Any]) -> RunGate:
     wanted = {limit: value for limit in LIMITS if (value := getattr(rule, limit)) is not None}
     spelled = " and ".join(f"{LIMITS[limit][0]} {value:g}" for limit, value in wanted.items())
-    found = _look_up(numbers, rule.metric)
-    passed, shown = False, found
-    if isinstance(found, float):
+    try:
+        found = _number(numbers, *rule.metric.split("."))
         passed = all(LIMITS[limit][1](found, value) for limit, value in wanted.items())
         shown = f"{found:.4g}"
-    return Gate(name=rule.name or rule.metric, passed=passed, detail=f"{rule.metric} {spelled}: {shown}")
-
-
-def _look_up(tree: Any, metric: str) -> float | str:
-    """Return the number at the path, or why there is none."""
-    keys = metric.split(".")
-    for depth, key in enumerate(keys):
-        if not isinstance(tree, Mapping) or key not in tree:
-            there = ".".join(keys[:depth]) or "the run"
-            near = difflib.get_close_matches(key, list(tree), n=1) if isinstance(tree, Mapping) else []
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"missing: {there} has no {key!r}{hint}"
-        tree = tree[key]
-    if isinstance(tree, bool) or not isinstance(tree, int | float) or not math.isfinite(tree):
-        return f"missing: {metric} is no number"
-    return float(tree)
+    except _MissingError as error:
+        passed, shown = False, f"{MISSING}{error}"
+    return RunGate(name=rule.name or rule.metric, passed=passed, detail=f"{rule.metric} {spelled}: {shown}")
 
 
 def _list_keys(depth: int) -> Iterable[str]:

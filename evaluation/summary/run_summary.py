@@ -9,15 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation.scoring.scores import FEEDBACK_STAGES, RoleScores, TeamScores
-from evaluation.stats.effects import (
-    cliffs_delta,
-    closed_share,
-    cohens_dz,
-    detectable_change,
-    mcnemar_p,
-    pass_all,
-)
+from evaluation.scoring.outcomes import FEEDBACK_STAGES, MODES, TEAM, Mode, StagePlays
+from evaluation.stats.effects import closed_share, detectable_change, mcnemar_p, pass_all
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
 from evaluation.summary.gates import check_gates
 from roles.errors import UserError
@@ -52,8 +45,7 @@ TEAM_COMPARISONS = (
 
 
 def build_summary(
-    role_scores: Iterable[RoleScores],
-    team_scores: Iterable[TeamScores],
+    plays: Iterable[StagePlays],
     *,
     seed: int,
     wall_s: float,
@@ -69,35 +61,29 @@ def build_summary(
     `weights_changed` is stage -> role -> whether the adapter differs from the one before that stage;
     `signal` is stage -> role -> share of groups (grpo) or rows (marl) with nonzero advantage.
     `p` of a paired change (permutation) and `p_exact` (McNemar on exact answers) are Holm-adjusted over the
-    roles, or over the team's comparisons; `dz` and `cliffs_delta` are its effect sizes, `detectable` is the
-    smallest change that so many scenarios show. `joint_steps`: what joint training logged, step by step.
-    `temperature` is that of the sampled plays.
+    roles, or over the team's comparisons; `detectable` is the smallest change that so many scenarios show.
+    `joint_steps`: what joint training logged, step by step. `temperature` is that of the sampled plays.
 
     Raises:
-        ValueError: a role's or the team's stage given twice, or stages of unequal length to compare.
+        ValueError: an owner's stage given twice, or stages of unequal length to compare.
     """
-    by_role: dict[str, dict[str, RoleScores]] = {}
-    for record in role_scores:
-        stages = by_role.setdefault(record.role, {})
-        if record.stage in stages:
-            raise ValueError(f"role {record.role}: stage {record.stage!r} given twice")
-        stages[record.stage] = record
-    team: dict[str, TeamScores] = {}
-    for team_record in team_scores:
-        if team_record.stage in team:
-            raise ValueError(f"team: stage {team_record.stage!r} given twice")
-        team[team_record.stage] = team_record
-    changes = {role: _list_changes(one, ROLE_COMPARISONS, num_bootstrap) for role, one in by_role.items()}
+    table: dict[str, dict[str, StagePlays]] = {}
+    for one in plays:
+        if one.stage in table.setdefault(one.owner, {}):
+            raise ValueError(f"{one.owner}: stage {one.stage!r} given twice")
+        table[one.owner][one.stage] = one
+    team = table.pop(TEAM, {})
+    changes = {role: _list_changes(stages, ROLE_COMPARISONS, num_bootstrap) for role, stages in table.items()}
     adjust_over_roles(changes, ("p", "p_exact"))
     team_changes = _list_changes(team, TEAM_COMPARISONS, num_bootstrap)
     adjust(team_changes, ("p",))
     summary: dict[str, Any] = {
         "roles": {
-            role: {stage: _describe_role(record, num_bootstrap) for stage, record in stages.items()}
+            role: {stage: _describe_role(one, num_bootstrap) for stage, one in stages.items()}
             | {"paired": changes[role]}
-            for role, stages in by_role.items()
+            for role, stages in table.items()
         },
-        "team": {stage: _describe_team(record, num_bootstrap) for stage, record in team.items()}
+        "team": {stage: _describe_team(one, num_bootstrap) for stage, one in team.items()}
         | {"paired": team_changes},
         "joint": build_joint_section(team, joint_steps, num_bootstrap),
         "seed": seed,
@@ -143,28 +129,30 @@ def read_summary(run_path: Path) -> dict[str, Any]:
     return summary
 
 
-def _describe_role(record: RoleScores, num_bootstrap: int) -> dict[str, Any]:
-    return _describe_reward(record, num_bootstrap) | {
-        "exact": _mean(record.sampled_exact),
-        "exact_greedy": _mean(record.greedy_exact) if record.greedy else None,
-        "feasible": _mean(record.sampled_feasible),
-        "tool_failures": record.num_tool_failures / len(record.sampled),
-        "mean_tokens": record.mean_tokens,
+def _describe_role(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
+    return _describe_reward(plays, num_bootstrap) | {
+        "exact": _mean(plays.column("exact")),
+        "exact_greedy": _mean(plays.column("exact", "greedy")) if plays.greedy else None,
+        "feasible": _mean(plays.column("feasible")),
+        "tool_failures": _mean(plays.column("failed_calls")),
+        "mean_tokens": _mean(plays.column("tokens")),
     }
 
 
-def _describe_team(record: TeamScores, num_bootstrap: int) -> dict[str, Any]:
-    parts = ("value", "consensus", "unresolved", "escalation")
-    return _describe_reward(record, num_bootstrap) | {
-        **{part: _mean(getattr(record, part)) for part in parts},
-        "agreement": _mean(record.agreement) if record.agreement else None,
-        "agreement_when_wrong": record.agreement_when_wrong,
+def _describe_team(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
+    agreement, value = plays.column("agreement"), plays.column("value")
+    of_worthless = [share for share, worth in zip(agreement, value, strict=True) if worth == 0]
+    parts = ("value", "consensus", "unresolved", "escalation", "agreement")
+    return _describe_reward(plays, num_bootstrap) | {
+        **{part: _mean(plays.column(part)) for part in parts},
+        "agreement_when_wrong": _mean(of_worthless) if of_worthless else None,
     }
 
 
-def _describe_reward(record: RoleScores | TeamScores, num_bootstrap: int) -> dict[str, Any]:
-    sampled = mean_interval(record.sampled, num_bootstrap=num_bootstrap)
-    greedy = mean_interval(record.greedy, num_bootstrap=num_bootstrap) if record.greedy else None
+def _describe_reward(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
+    sampled = mean_interval(plays.column("reward"), num_bootstrap=num_bootstrap)
+    rewards = plays.column("reward", "greedy")
+    greedy = mean_interval(rewards, num_bootstrap=num_bootstrap) if rewards else None
     return {
         **asdict(sampled),
         "greedy": greedy.mean if greedy else None,
@@ -174,9 +162,7 @@ def _describe_reward(record: RoleScores | TeamScores, num_bootstrap: int) -> dic
 
 
 def _list_changes(
-    stages: Mapping[str, RoleScores] | Mapping[str, TeamScores],
-    comparisons: Iterable[tuple[str, str, bool]],
-    num_bootstrap: int,
+    stages: Mapping[str, StagePlays], comparisons: Iterable[tuple[str, str, bool]], num_bootstrap: int
 ) -> dict[str, dict[str, Any]]:
     """Every comparison of two stages that there are, p not yet adjusted; `p_exact` for roles."""
     changes: dict[str, dict[str, Any]] = {}
@@ -184,24 +170,23 @@ def _list_changes(
         if after not in stages or before not in stages:
             continue
         later, earlier = stages[after], stages[before]
-        for way in ("sampled", "greedy") if has_twin and later.greedy and earlier.greedy else ("sampled",):
-            change = _measure_change(getattr(later, way), getattr(earlier, way), num_bootstrap)
-            if isinstance(later, RoleScores):
-                exact = (getattr(one, f"{way}_exact") for one in (later, earlier))
-                change["p_exact"] = mcnemar_p(*exact)
-            changes[f"{after}-{before}{'_greedy' if way == 'greedy' else ''}"] = change
+        for mode in MODES if has_twin and later.greedy and earlier.greedy else MODES[:1]:
+            rewards = (one.column("reward", mode) for one in (later, earlier))
+            change = _measure_change(num_bootstrap, *rewards)
+            if later.owner != TEAM:
+                change["p_exact"] = mcnemar_p(*(one.column("exact", mode) for one in (later, earlier)))
+            changes[name_change(after, before, mode)] = change
     return changes
 
 
-def _measure_change(after: Sequence[float], before: Sequence[float], num_bootstrap: int) -> dict[str, Any]:
-    interval = paired_interval(after, before, num_bootstrap=num_bootstrap)
-    return {
-        "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
+def name_change(after: str, before: str, mode: Mode) -> str:
+    """Return the key of a comparison: "grpo-sft", "grpo-sft_greedy"."""
+    return f"{after}-{before}{'_greedy' if mode == 'greedy' else ''}"
+
+
+def _measure_change(num_bootstrap: int, after: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
+    return asdict(paired_interval(after, before, num_bootstrap=num_bootstrap)) | {
         "p": paired_permutation_p(after, before),
-        "dz": cohens_dz(after, before),
-        "cliffs_delta": cliffs_delta(after, before),
         "detectable": detectable_change(after, before),
     }
 
@@ -231,7 +216,7 @@ Step = Mapping[str, float]  # logged metrics of one joint step
 
 
 def build_joint_section(
-    team: Mapping[str, TeamScores], steps: Sequence[Step], num_bootstrap: int
+    team: Mapping[str, StagePlays], steps: Sequence[Step], num_bootstrap: int
 ) -> dict[str, Any]:
     """gap, hidden, passes, validation and gradient_mass, each where the run has what it needs."""
     parts = {
@@ -244,68 +229,66 @@ def build_joint_section(
     return {name: part for name, part in parts.items() if part}
 
 
-def _measure_gap(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[str, Any]:
+def _measure_gap(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[str, Any]:
     """Share of the gap between the GRPO team and the searched policy that joint training closes."""
     if not {BEFORE, AFTER, CEILING} <= team.keys():
         return {}
-    best = team[CEILING].sampled
-    found = {}
-    for way in ("sampled", "greedy"):
-        earlier, later = getattr(team[BEFORE], way), getattr(team[AFTER], way)
+    best = team[CEILING].column("reward")
+    found: dict[str, Any] = {}
+    for mode in MODES:
+        earlier, later = (team[stage].column("reward", mode) for stage in (BEFORE, AFTER))
         share = closed_share(earlier, later, best, num_bootstrap=num_bootstrap) if earlier and later else None
         if share is not None:
             means = map(statistics.fmean, (earlier, later, best))
-            found[way] = asdict(share) | dict(zip(("before", "after", "ceiling"), means, strict=True))
+            found[mode] = asdict(share) | dict(zip(("before", "after", "ceiling"), means, strict=True))
     return found
 
 
-def _measure_hidden(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[str, Any]:
+def _measure_hidden(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[str, Any]:
     """The cases in which neither the public facts nor any seat alone names the best option."""
-    known = {stage: one for stage, one in team.items() if one.hidden and one.best_option}
-    flags = next((one.hidden for one in known.values()), ())
-    places = [place for place, flag in enumerate(flags) if flag]
-    if not places:
+    flags = next((one.column("hidden") for one in team.values()), [])
+    if not any(flags):
         return {}
-    solved = {stage: [one.best_option[place] for place in places] for stage, one in known.items()}
-    value = {stage: [one.value[place] for place in places] for stage, one in known.items()}
+
+    def pick(stage: str, name: str) -> list[Any]:
+        return [value for value, flag in zip(team[stage].column(name), flags, strict=True) if flag]
+
+    solved, value = ({stage: pick(stage, name) for stage in team} for name in ("best_option", "value"))
     changes = {}
     for other in HIDDEN_AGAINST:
-        if {AFTER, other} <= known.keys():
-            interval = paired_interval(value[AFTER], value[other], num_bootstrap=num_bootstrap)
-            changes[f"{AFTER}-{other}"] = asdict(interval) | {
-                "p": paired_permutation_p(value[AFTER], value[other]),
-                "detectable": detectable_change(value[AFTER], value[other]),
+        if {AFTER, other} <= team.keys():
+            changes[f"{AFTER}-{other}"] = _measure_change(num_bootstrap, value[AFTER], value[other]) | {
                 "solved": statistics.fmean(solved[AFTER]) - statistics.fmean(solved[other]),
                 "p_solved": mcnemar_p(solved[AFTER], solved[other]),
             }
     adjust(changes, ("p", "p_solved"))
     return {
-        "n": len(places),
-        "share": len(places) / len(flags),
+        "n": sum(flags),
+        "share": sum(flags) / len(flags),
         "stages": {
             stage: {"solved": statistics.fmean(solved[stage]), "value": statistics.fmean(value[stage])}
-            for stage in known
+            for stage in team
         },
         "paired": changes,
     }
 
 
-def _measure_passes(scores: TeamScores) -> dict[str, Any]:
+def _measure_passes(plays: StagePlays) -> dict[str, Any]:
     """Chance that all of k tries at a case have V >= SUCCESS, for k from 1 on."""
-    if not scores.repeated_value:
+    if not plays.repeats:
         return {}
-    tries = list(zip(scores.value, *scores.repeated_value, strict=False))  # of the cases played again
+    further = ([play.value for play in one] for one in plays.repeats)
+    tries = list(zip(plays.column("value"), *further, strict=False))  # of the cases played again
     successes = [[value >= SUCCESS for value in of_case] for of_case in tries]
-    num_tries = 1 + len(scores.repeated_value)
     return {
         "n": len(successes),
-        "chances": [pass_all(successes, k) for k in range(1, num_tries + 1)],
+        "chances": [pass_all(successes, k) for k in range(1, len(plays.repeats) + 2)],
         "mean_value": statistics.fmean(value for of_case in tries for value in of_case),
     }
 
 
 def describe_validation(steps: Sequence[Step]) -> dict[str, Any]:
-    """Best and last team reward of the greedy validations, and what the last one lies below the best."""
+    """Best and last team reward of the validations, and what the last one lies below the best."""
     seen = [row for row in steps if "validation_reward" in row]
     if not seen:
         return {}

@@ -1,23 +1,18 @@
-"""All tables of one run, from its summary, details and diagnostics."""
+"""All tables of one run, from its summary, details and diagnostics; every output shows these."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from evaluation.probes.diagnostics import MIN_CASES, OCCASIONS
-from evaluation.stats.effects import is_claimed
+from evaluation.scoring.outcomes import TEAM
 from evaluation.summary.tables import (
     BASELINE_TITLES,
     STAGE_TITLES,
-    TEAM,
     TEAM_TITLES,
     TRAINED_TITLES,
     PlainTable,
     change_cell,
     comparison_title,
-    for_terminal,
     interval_cell,
     list_stages,
     p_cell,
@@ -25,14 +20,14 @@ from evaluation.summary.tables import (
     role_title,
     score_cell,
     short,
-    short_change,
     stage_title,
+    team_title,
     trained_stages,
-    write_markdown,
 )
 
 Tree = Mapping[str, Any]
-GATE_VERDICTS = {True: "[green]pass[/green]", False: "[bold red]FAIL[/bold red]", None: "not judged"}
+Write = Callable[[Tree, str], str]  # section, stage -> cell
+GATE_VERDICTS = {True: "pass", False: "FAIL", None: "not judged"}
 PART_TITLES = {
     "value": "value V",
     "consensus": "agreement C",
@@ -41,6 +36,10 @@ PART_TITLES = {
     "agreement": "votes to accept",
     "agreement_when_wrong": "accept worthless",
 }  # of the team reward
+CLAIM = (
+    "* claimed: interval apart from 0, p < .05 after Holm's correction, and no smaller than what so many"
+    " cases show in 80 % of runs"
+)
 
 
 def way_of_play(summary: Tree) -> str:
@@ -48,76 +47,55 @@ def way_of_play(summary: Tree) -> str:
     return f"at temperature {summary.get('temperature', 1.0):g}"
 
 
-def role_table(summary: Tree) -> PlainTable:
-    """Roles x training stages, the heuristic before them."""
-    return _by_role(
-        summary,
-        ["heuristic", *trained_stages(summary["roles"].values())],
-        _stacked_cell,
-        f"Roles alone: reward by the verifier, 0 to 1 ({_count(summary['roles'].values())})",
-        f"mean [95 % interval] {way_of_play(summary)}, below it (greedy decoding),\n"
-        "below it the change from the stage before on the same scenarios, * where it may be claimed:\n"
-        "interval apart from 0, p < .05 after Holm, no smaller than what so many scenarios show",
-    )
+def summary_tables(summary: Tree) -> list[PlainTable]:
+    """Everything that a summary says: roles, team, joint training, gates."""
+    return [*role_tables(summary), *team_tables(summary), gate_table(summary["gates"])]
 
 
-def score_table(summary: Tree) -> PlainTable:
-    """Roles x training stages: the scores alone."""
-    stages = trained_stages(summary["roles"].values())
-    title = "Verified reward, mean [95 % interval] (greedy)"
-    return _by_role(summary, stages, lambda section, stage: score_cell(section.get(stage)), title)
+def role_tables(summary: Tree) -> list[PlainTable]:
+    """Roles x stages: scores beside the baselines, exact and feasible answers; then changes x roles."""
+    roles = summary["roles"]
+    n = min((least_n(section) for section in roles.values()), default=0)
+    names = dict.fromkeys(name for section in roles.values() for name in section.get("paired", {}))
 
+    def score(section: Tree, stage: str) -> str:
+        row = section.get(stage)
+        return short(row["mean"]) if row and stage in BASELINE_TITLES else score_cell(row)
 
-def baseline_table(summary: Tree) -> PlainTable:
-    """Roles x baselines: what blind, constant and heuristic answers earn, and the oracle."""
-    return _by_role(
-        summary,
-        list(BASELINE_TITLES),
-        lambda section, stage: interval_cell(section.get(stage)),
-        "Roles alone: untrained players on the same scenarios",
-        "mean [95 % interval]; random: a random legal answer, constant: always the same,\n"
-        "heuristic: a simple rule that reads the case, oracle: the exact optimum",
-    )
+    def exact(section: Tree, stage: str) -> str:
+        if (row := section.get(stage)) is None:
+            return "-"
+        greedy = "" if row["exact_greedy"] is None else f" ({short(row['exact_greedy'])})"
+        return f"{short(row['exact'])}{greedy} / {short(row['feasible'])}"
 
+    def by_role(title: str, stages: Sequence[str], write: Write, what: str) -> PlainTable:
+        rows = [(role_title(one), *(write(roles[one], stage) for stage in stages)) for one in roles]
+        return PlainTable(title, ("role", *map(stage_title, stages)), rows, what)
 
-def exact_table(summary: Tree) -> PlainTable:
-    """Roles x training stages: share of exactly optimal and of feasible answers."""
-    return _by_role(
-        summary,
-        trained_stages(summary["roles"].values()),
-        lambda section, stage: _exact_cell(section.get(stage)),
-        "Roles alone: optimal and feasible answers",
-        "share of answers that are the exact optimum (the same, greedy) / that keep every limit",
-    )
-
-
-def _by_role(
-    summary: Tree, stages: Sequence[str], write: Callable[[Tree, str], str], title: str, caption: str = ""
-) -> PlainTable:
-    rows = (
-        (role_title(role), *(write(section, stage) for stage in stages))
-        for role, section in summary["roles"].items()
-    )
-    titles = ("role", *map(stage_title, stages))
-    return PlainTable(title, titles, list(rows), caption)
-
-
-def _stacked_cell(section: Tree, stage: str) -> str:
-    if stage not in section:
-        return "-"
-    row = section[stage]
-    greedy = "" if row["greedy"] is None else f"\n({short(row['greedy'])})"
-    before = {"untrained": "", "sft": "untrained", "sft_more": "sft", "sft_own": "sft", "grpo": "sft"}
-    change = section.get("paired", {}).get(f"{stage}-{before.get(stage, 'grpo')}")
-    star = "*" if change and is_claimed(change) else ""
-    return interval_cell(row) + greedy + (f"\n{short_change(change['mean'])}{star}" if change else "")
-
-
-def _exact_cell(stage: Tree | None) -> str:
-    if stage is None:
-        return "-"
-    greedy = "" if stage["exact_greedy"] is None else f" ({short(stage['exact_greedy'])})"
-    return f"{short(stage['exact'])}{greedy} / {short(stage['feasible'])}"
+    return [
+        by_role(
+            f"Roles alone: reward by the verifier, 0 to 1 ({n} scenarios)",
+            list_stages(roles.values(), STAGE_TITLES),
+            score,
+            f"mean {way_of_play(summary)} [95 % bootstrap interval] (greedy); random: a random legal answer,"
+            " constant: always the same, heuristic: a simple rule that reads the case, oracle: the optimum",
+        ),
+        by_role(
+            "Roles alone: optimal and feasible answers",
+            trained_stages(roles.values()),
+            exact,
+            "share of answers that are the exact optimum (the same, greedy) / that keep every limit",
+        ),
+        PlainTable(
+            "Changes of the roles",
+            ("paired change", *map(role_title, roles)),
+            [
+                (comparison_title(name), *(change_cell(one["paired"].get(name)) for one in roles.values()))
+                for name in names
+            ],
+            f"on the same scenarios, Holm over the roles; {CLAIM}",
+        ),
+    ]
 
 
 def least_n(section: Tree) -> int:
@@ -125,128 +103,42 @@ def least_n(section: Tree) -> int:
     return min((row["n"] for stage, row in section.items() if stage != "paired"), default=0)
 
 
-def _count(sections: Iterable[Tree]) -> str:
-    n = min((least_n(section) for section in sections), default=0)
-    return f"{n} scenario{'' if n == 1 else 's'}"
-
-
-def role_change_table(summary: Tree) -> PlainTable:
-    """Paired changes x roles, each with its p."""
-    sections = summary["roles"]
-
-    def write(change: Mapping[str, float] | None) -> str:
-        p = f"\np {p_cell(change['p'])}" if change is not None and "p" in change else ""
-        return change_cell(change) + p
-
-    rows = (
-        (comparison_title(name), *(write(section["paired"].get(name)) for section in sections.values()))
-        for name in _change_names(sections)
-    )
-    return PlainTable(
-        "Paired changes (* apart from 0, p by permutation, Holm-adjusted over roles)",
-        ("paired change", *map(role_title, sections)),
-        list(rows),
-    )
-
-
-def _change_names(roles: Mapping[str, Tree]) -> list[str]:
-    return list(dict.fromkeys(name for section in roles.values() for name in section.get("paired", {})))
-
-
-def team_rows(team: Tree) -> list[tuple[str, Mapping[str, Any]]]:
-    """Team stages, baselines first, controls last."""
-    return [(stage, team[stage]) for stage in list_stages([team], TEAM_TITLES)]
-
-
-def team_title(stage: str) -> str:
-    """Return a stage of the team as people say it."""
-    return TEAM_TITLES.get(stage, stage)
-
-
-def team_table(summary: Tree) -> PlainTable:
-    """Team stages and baselines with the parts of the team reward."""
-    return PlainTable(
-        f"Whole team: team reward R and its parts ({_count([summary['team']])})",
-        ("team", "team reward R", *PART_TITLES.values()),
-        [
-            (team_title(stage), score_cell(row), *(short(row.get(part)) for part in PART_TITLES))
-            for stage, row in team_rows(summary["team"])
-        ],
-        "R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits it breaks;\n"
-        "H: needless or missed hand-over to a human; last: votes to accept a worthless decision",
-    )
-
-
-def gate_table(gates: Sequence[Tree]) -> Table:
+def gate_table(gates: Sequence[Tree]) -> PlainTable:
     """Gates with pass or FAIL and the numbers behind each."""
-    table = Table(title="Gates", box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    table.add_column("gate")
-    table.add_column("result")
-    table.add_column("numbers", overflow="fold")
-    for gate in gates:
-        table.add_row(gate["name"], GATE_VERDICTS[gate["passed"]], gate["detail"].replace("[", "\\["))
-    return table
+    rows = [(gate["name"], GATE_VERDICTS[gate["passed"]], gate["detail"]) for gate in gates]
+    return PlainTable("Gates", ("gate", "result", "numbers"), rows, num_names=3)
 
 
-def summary_tables(summary: Tree) -> list[Table]:
-    """Roles, team, joint training and gates, for a terminal."""
-    tables = [make(summary) for make in (role_table, exact_table, baseline_table, team_table)]
-    return [*map(for_terminal, [*tables, *joint_tables(summary)]), gate_table(summary["gates"])]
+def team_tables(summary: Tree) -> list[PlainTable]:
+    """Team rewards with their parts, then joint training: changes, gap, hidden profiles, tries, validation.
 
-
-def markdown(summary: Tree) -> str:
-    """Tables of roles and of the team's stages as GitHub Markdown, with a line on how to read them."""
-    roles: Mapping[str, Any] = summary["roles"]
-
-    def write(section: Tree, stage: str) -> str:
-        row = section.get(stage)
-        return short(row["mean"]) if row and stage in BASELINE_TITLES else score_cell(row)
-
-    names = _change_names(roles)
-    changes = PlainTable(
-        "",
-        ("paired change", *map(comparison_title, names)),
-        [
-            (role_title(role), *(change_cell(section.get("paired", {}).get(name)) for name in names))
-            for role, section in roles.items()
-        ],
-    )
-    parts = [part.replace("_", " ") for part in PART_TITLES]
-    team = PlainTable("", ("team", "reward", *parts), team_table(summary).rows)
-    blocks = (
-        write_markdown(_by_role(summary, list_stages(roles.values(), STAGE_TITLES), write, "")),
-        write_markdown(changes),
-        write_markdown(team),
-        f"Mean verified reward {way_of_play(summary)} [95 % bootstrap interval] (greedy). Changes are paired "
-        "on the same scenarios; * where one may be claimed: interval apart from 0, p < .05 after Holm's "
-        "correction, no smaller than what so many scenarios show in 80 % of runs.",
-    )
-    return "\n\n".join(blocks) + "\n"
-
-
-CHANGE_CAPTION = (
-    "team reward on the same cases; p by permutation, Holm-adjusted over these rows; detectable: the smallest"
-    " change that so many cases show in 80 % of runs; * claimed: interval apart from 0, p < .05, no smaller"
-    " than detectable"
-)
-
-
-def joint_tables(summary: Tree) -> list[PlainTable]:
-    """Joint training: changes, gap to the best, hidden profiles, tries; none of what the summary lacks."""
-    joint = summary.get("joint", {})
+    What the summary lacks has no table.
+    """
+    team, joint = summary["team"], summary.get("joint", {})
     hidden = joint.get("hidden", {})
     passes = joint.get("passes", {})
     num_tries = max((len(one["chances"]) for one in passes.values()), default=0)
     solved = hidden.get("stages", {})
     tables = [
         PlainTable(
+            f"Whole team: team reward R and its parts ({least_n(team)} scenarios)",
+            ("team", "team reward R", *PART_TITLES.values()),
+            [
+                (team_title(one), score_cell(team[one]), *map(short, map(team[one].get, PART_TITLES)))
+                for one in list_stages([team], TEAM_TITLES)
+            ],
+            "R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits it breaks;"
+            " H: needless or missed hand-over to a human; last: votes to accept a worthless decision",
+        ),
+        PlainTable(
             "Changes of the team",
             ("paired change", "team reward", "p", "detectable"),
             [
                 (comparison_title(name), change_cell(one), p_cell(one["p"]), _detectable(one))
-                for name, one in summary["team"].get("paired", {}).items()
+                for name, one in team.get("paired", {}).items()
             ],
-            CHANGE_CAPTION,
+            "team reward on the same cases; p by permutation, Holm-adjusted over these rows; detectable: the"
+            f" smallest change that so many cases show in 80 % of runs; {CLAIM}",
         ),
         PlainTable(
             "Gap to the best policy without seeing each other that joint training closes",
@@ -297,7 +189,7 @@ def joint_tables(summary: Tree) -> list[PlainTable]:
         ),
         PlainTable(
             "Joint training: best and last validation",
-            ("validation", "step", "team reward, greedy", "below the best"),
+            ("validation", "step", "team reward", "below the best"),
             list(_validation_rows(joint.get("validation", {}))),
             "cases of the validation split; the best one is chosen on them: it looks a little too good",
         ),
@@ -327,30 +219,29 @@ def _validation_rows(validation: Tree) -> list[tuple[str, ...]]:
     ]
 
 
-def seeds_joint_table(summaries: Sequence[Tree]) -> PlainTable:
-    """Joint training seed by seed: team reward, share of the gap closed, hidden profiles, best and last."""
-    return PlainTable(
-        "Joint training by seed",
-        ("seed", "team reward", "gap closed", "hidden solved", "hidden V", "best validation", "last"),
-        [_seed_row(one) for one in summaries if one.get("joint")],
-        "before and after joint training, sampled plays; validations are greedy",
-    )
-
-
-def _seed_row(summary: Tree) -> tuple[str, ...]:
-    joint, team = summary["joint"], summary["team"]
-    gap, validation = joint.get("gap", {}).get("sampled"), joint.get("validation", {})
-    hidden = joint.get("hidden", {}).get("stages", {})
-    before, after = (hidden.get(stage, {}) for stage in ("grpo", "marl"))
-    return (
-        str(summary["seed"]),
-        " to ".join(short(team.get(stage, {}).get("mean")) for stage in ("grpo", "marl")),
-        percent(gap["mean"]) if gap else "-",
-        f"{percent(before['solved'])} to {percent(after['solved'])}" if before and after else "-",
-        f"{short(before['value'])} to {short(after['value'])}" if before and after else "-",
-        short(validation.get("peak")),
-        short(validation.get("last")),
-    )
+def run_table(names: Sequence[str], summaries: Sequence[Tree]) -> PlainTable:
+    """A row per run or seed: what joint training did, its gates, its time."""
+    rows = []
+    for name, one in zip(names, summaries, strict=True):
+        team, joint, gates = one["team"], one.get("joint", {}), one["gates"]
+        gap, validation = joint.get("gap", {}).get("sampled"), joint.get("validation", {})
+        hidden = [joint.get("hidden", {}).get("stages", {}).get(stage) for stage in ("grpo", "marl")]
+        row = (
+            name,
+            str(one["seed"]),
+            " to ".join(short(team.get(stage, {}).get("mean")) for stage in ("grpo", "marl")),
+            change_cell(team.get("paired", {}).get("marl-grpo")),
+            percent(gap["mean"]) if gap else "-",
+            " to ".join(percent(stage["solved"]) if stage else "-" for stage in hidden),
+            f"{short(validation.get('peak'))}, {short(validation.get('last'))}",
+            f"{sum(gate['passed'] is True for gate in gates)} of {len(gates)}",
+            ", ".join(gate["name"] for gate in gates if gate["passed"] is False) or "none",
+            f"{one['wall_s'] / 60:.1f} min",
+        )
+        rows.append(row)
+    titles = ("run", "seed", "team reward", "change", "gap closed", "hidden solved", "validation: best, last")
+    caption = "team: before and after joint training, sampled plays on sealed cases"
+    return PlainTable("Runs", (*titles, "gates passed", "red", "wall time"), rows, caption)
 
 
 PROCESS = (
@@ -361,15 +252,25 @@ PROCESS = (
     ("well_formed", "well formed", "{:.3f}"),
     ("truncated", "cut off", "{:.3f}"),
     ("escalated", "escalated", "{:.3f}"),
+    ("exact", "exact", "{:.3f}"),
 )
+MOST_FAULTS = 3  # kinds that a row names
 
 
 def detail_tables(details: Tree) -> list[PlainTable]:
-    """Process and difficulty tables; none for a run without details."""
-    return [process_table(details), _difficulty_table(details)] if details else []
+    """Plays: what they took, how they fell short, offers, difficulty, sector; none without details."""
+    stages = trained_stages([section for owner, section in details.items() if owner != TEAM])
+    if not stages:
+        return []
+    newest = stages[-1]
+    return [
+        _process_table(details),
+        _offer_table(details, newest),
+        *(_category_table(details, category, newest) for category in ("difficulty", "sector")),
+    ]
 
 
-def list_sampled(details: Tree) -> dict[tuple[str, str], Mapping[str, Any]]:
+def list_sampled(details: Tree) -> dict[tuple[str, str], Tree]:
     """(owner, stage) -> its sampled section, in training order."""
     return {
         (owner, stage): section[stage]["sampled"]
@@ -378,82 +279,62 @@ def list_sampled(details: Tree) -> dict[tuple[str, str], Mapping[str, Any]]:
     }
 
 
-def process_table(details: Tree) -> PlainTable:
+def _process_table(details: Tree) -> PlainTable:
     """Means per play, by owner and stage."""
     rows = []
     for (owner, stage), sampled in list_sampled(details).items():
-        numbers = sampled["process"]
+        numbers, n = sampled["process"], sampled["process"]["n"]
         cells = [form.format(numbers[key]) if key in numbers else "-" for key, _, form in PROCESS]
-        faults = ", ".join(f"{kind} {count}" for kind, count in list(sampled["failures"].items())[:3])
-        rows.append((role_title(owner), stage_title(stage), *cells, f"{numbers['n']:.0f}", faults))
+        faults = ", ".join(
+            f"{kind.replace('_', ' ')} {percent(count / n)}"
+            for kind, count in list(sampled["failures"].items())[:MOST_FAULTS]
+        )
+        rows.append((role_title(owner), stage_title(stage), *cells, f"{n:.0f}", faults))
     return PlainTable(
         "Sampled plays: means per play",
-        ("who", "stage", *(title for _, title, _ in PROCESS), "n", "most frequent faults"),
-        list(rows),
-        "well formed, cut off and escalated are shares",
+        ("who", "stage", *(title for _, title, _ in PROCESS), "n", "what went wrong, share of plays"),
+        rows,
+        "well formed, cut off, escalated and exact (the optimum) are shares",
         num_names=2,
     )
 
 
-def _difficulty_table(details: Tree) -> PlainTable:
-    by_stage = {who: sampled["difficulty"] for who, sampled in list_sampled(details).items()}
-    values = sorted({value for row in by_stage.values() for value in row}, key=lambda one: (len(one), one))
-    rows = (
-        (role_title(owner), stage_title(stage), *(interval_cell(row.get(value)) for value in values))
-        for (owner, stage), row in by_stage.items()
-    )
-    return PlainTable(
-        "Reward by difficulty", ("who", "stage", *values), list(rows), "mean [95 % interval]", num_names=2
-    )
-
-
-def category_table(details: Tree, category: str, stage: str) -> PlainTable:
+def _category_table(details: Tree, category: str, stage: str) -> PlainTable:
     """Reward by sector or difficulty, one stage, by owner."""
     sections = {
         owner: section[stage]["sampled"][category] for owner, section in details.items() if stage in section
     }
-    rows = (
+    values = {value for rows in sections.values() for value in rows}
+    rows = [
         (value, *(interval_cell(rows.get(value)) for rows in sections.values()))
-        for value in sorted({value for rows in sections.values() for value in rows})
+        for value in sorted(values, key=lambda value: (value.zfill(2), value))
+    ]
+    return PlainTable(
+        f"Reward by {category}, {stage_title(stage)}",
+        (category, *map(role_title, sections)),
+        rows,
+        "mean [95 % interval], sampled plays",
     )
-    titles = (category, *map(role_title, sections))
-    return PlainTable(f"Reward by {category}, {stage_title(stage)}", titles, list(rows))
 
 
-def offer_table(details: Tree, stage: str) -> PlainTable:
+def _offer_table(details: Tree, stage: str) -> PlainTable:
     """Return what every seat offers in the sampled episodes of a stage, and how often it is funded."""
     section = details.get(TEAM, {}).get(stage, {}).get("sampled", {})
-    rows = tuple(
-        (
-            role_title(seat),
-            short(row["read"]),
-            f"{row['offers']:.2f}",
-            f"{row['false_claims']:.2f}",
-            short(row["funded"]),
-        )
-        for seat, row in section.get("offers", {}).items()
+    return PlainTable(
+        "Offers, seat by seat",
+        ("seat", "reports read", "offers per report", "false claims per report", "plans that fund it"),
+        [
+            (
+                role_title(seat),
+                short(row["read"]),
+                f"{row['offers']:.2f}",
+                f"{row['false_claims']:.2f}",
+                short(row["funded"]),
+            )
+            for seat, row in section.get("offers", {}).items()
+        ],
+        f"sampled episodes, {stage_title(stage)}; reports read and plans that fund it: shares",
     )
-    titles = ("seat", "reports read", "offers per report", "false claims per report", "plans that fund it")
-    title = "Offers, seat by seat (reports read and plans that fund it: shares)"
-    return PlainTable(title, titles, rows)
-
-
-def fault_table(details: Tree, stages: Sequence[str]) -> PlainTable:
-    """Tabulate the failures of plays, share of plays, by owner: the first and the last of the stages."""
-    rows = []
-    for owner, section in details.items():
-        present = [stage for stage in stages if stage in section]
-        for stage in dict.fromkeys([*present[:1], *present[-1:]]):
-            sampled = section[stage]["sampled"]
-            n = sampled["process"]["n"]
-            kinds = [
-                f"{kind.replace('_', ' ')} {percent(count / n)}"
-                for kind, count in sampled["failures"].items()
-            ]
-            who = f"{role_title(owner)}, {stage_title(stage)}"
-            rows.append((who, percent(sampled["process"]["exact"]), ", ".join(kinds) or "none"))
-    titles = ("who and when", "exact optimum", "what went wrong, share of plays")
-    return PlainTable("How plays fall short", titles, list(rows))
 
 
 FINDING_TITLES = {

@@ -11,10 +11,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from evaluation.scoring.outcomes import TEAM
 from evaluation.stats.effects import is_claimed
 from roles.registry import ROLES
 
-TEAM = "team"
 BASELINE_TITLES = {
     "random": "random",
     "constant": "constant",
@@ -63,6 +63,11 @@ def role_title(role: str) -> str:
 def stage_title(stage: str) -> str:
     """Return a stage as people say it."""
     return STAGE_TITLES.get(stage) or TEAM_TITLES.get(stage, stage)
+
+
+def team_title(stage: str) -> str:
+    """Return a stage of the team as people say it."""
+    return TEAM_TITLES.get(stage, stage)
 
 
 def comparison_title(name: str) -> str:
@@ -174,6 +179,12 @@ def write_markdown(table: PlainTable) -> str:
         *table.rows,
     ]
     return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
+
+
+def write_section(table: PlainTable, heading: str = "###") -> str:
+    """The table as GitHub Markdown under its title, its caption below."""
+    caption = f"\n\n{table.caption}." if table.caption else ""
+    return f"{heading} {table.title}\n\n{write_markdown(table)}{caption}"
 
 
 def _markdown_cell(text: str) -> str:

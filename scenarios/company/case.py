@@ -11,7 +11,7 @@ from dataclasses import replace
 from scenarios.base import Split
 from scenarios.company.coordination import reckon_worths
 from scenarios.company.domains import DOMAINS
-from scenarios.company.knapsack import Combination, Parts, solve_options
+from scenarios.company.knapsack import Combination, Parts, list_efficient, solve_options
 from scenarios.company.optimum import blind_worth
 from scenarios.company.records import CompanyCase, Option
 from scenarios.company.setting import Setting, draw_setting, draw_structure
@@ -24,6 +24,7 @@ HIDDEN_SHARE = (30, 45, 50, 55, 60, 60, 65, 65, 70, 70)  # percent of cases draw
 PLAIN_SHARE = 60  # percent of the other cases in which the public favourite is the best option
 LEAST_ROOM = 8  # k$ between a blind plan and the optimum
 LEAST_BASE, SPREAD_OF_BASES = 10, 25
+VETO_FROM, VETO_SHARE = 3, 0.035  # difficulty from which some cases have an option that no part makes fit
 MAX_ATTEMPTS = 60  # draws of all structures
 NUM_BUDGETS, NUM_BASES = 3, 40  # tried per draw of structures, and per budget
 
@@ -38,9 +39,16 @@ def generate_case(split: Split, seed: int, index: int, difficulty: int) -> Compa
     rng = random.Random(f"{setting.key}/money")
     wants_hidden = rng.randrange(100) < HIDDEN_SHARE[difficulty - 1]
     wants_plain = not wants_hidden and rng.randrange(100) < PLAIN_SHARE
+    has_veto = difficulty >= VETO_FROM and rng.random() < VETO_SHARE
+    vetoed = (rng.choice(list(DOMAINS)), rng.choice(list(setting.names))) if has_veto else None
     for attempt in range(MAX_ATTEMPTS):
         drawn = {
-            seat: {letter: draw_structure(setting, seat, letter, attempt) for letter in setting.names}
+            seat: {
+                letter: draw_structure(
+                    setting, seat, letter, attempt, "veto" if (seat, letter) == vetoed else "as set"
+                )
+                for letter in setting.names
+            }
             for seat in DOMAINS
         }
         case = CompanyCase(
@@ -66,15 +74,29 @@ def generate_case(split: Split, seed: int, index: int, difficulty: int) -> Compa
     raise RuntimeError(f"no case {setting.key} in {MAX_ATTEMPTS} draws")
 
 
+def veto_options(case: CompanyCase, rng: random.Random) -> CompanyCase:
+    """The case with a seat on every option whose limit breaks whatever is bought; money stays as it is."""
+    setting = draw_setting(case.split, case.seed, case.index, case.difficulty)
+    structures = {seat: dict(own) for seat, own in case.structures.items()}
+    parts = {seat: dict(own) for seat, own in case.parts.items()}
+    for letter in case.options:
+        seat = rng.choice(list(DOMAINS))
+        structures[seat][letter], parts[seat][letter] = draw_structure(setting, seat, letter, limit="veto")
+    return replace(case, structures=structures, parts=parts)
+
+
 def _settle_money(
     rng: random.Random, setting: Setting, case: CompanyCase, wants_hidden: bool, wants_plain: bool
 ) -> CompanyCase | None:
     """The case with a budget and with bases under which its optimum is unique; None where nothing fits."""
-    letters, parts = list(setting.names), case.parts
+    letters = list(setting.names)
     dearest = [
-        sum(max(own[letter], key=lambda part: part.worth).cost for own in parts.values())
+        sum(max(own[letter], key=lambda part: part.worth).cost for own in case.parts.values())
         for letter in letters
     ]
+    parts = {  # all that can be best is among the efficient ones
+        seat: {letter: list_efficient(own[letter]) for letter in letters} for seat, own in case.parts.items()
+    }
     for _ in range(NUM_BUDGETS):
         share = BUDGET_SHARE[setting.difficulty - 1] * rng.randint(45, 165)
         budget = sum(dearest) * share // (10_000 * len(letters))

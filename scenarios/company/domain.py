@@ -5,7 +5,7 @@ A choice is a tuple of those names in the structure's order. Figures are whole n
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Request:
     terms: Terms
     price_level: int  # percent of the middle prices
     breaks_limit: bool  # whether the limit breaks where nothing is bought
+    vetoes: bool = False  # whether it is to break whatever is bought
 
 
 def list_subsets(structure: Structure) -> list[Choice]:
@@ -92,14 +93,17 @@ class Domain:
     subject: str  # of the seat's work, for prompts: "architectures"
     rules: str  # every rule that figures and worth depend on
     terms: tuple[str, ...]  # by wording, templates of the rates and the limit in sentences, see write_terms
+    second_limit: tuple[str, str] = ("", "")  # key of structures that have a second hard limit, its rule
 
 
-def write_terms(domain: Domain, terms: Terms, wording: int) -> str:
-    """Rates and hard limit of one case, in sentences."""
+def write_terms(domain: Domain, terms: Terms, wording: int, structures: Iterable[Structure]) -> str:
+    """Rates and hard limit of one case, in sentences; with the second limit's rule if a structure has it."""
     figures: dict[str, int | str] = {**terms.rates, **terms.limits}
     if "availability" in terms.limits:
         figures["availability"] = write_percent(terms.limits["availability"])
-    return domain.terms[wording].format(**figures)
+    key, rule = domain.second_limit
+    more = f" {rule}" if any(key in structure for structure in structures) else ""
+    return domain.terms[wording].format(**figures) + more
 
 
 def write_percent(availability: int) -> str:

@@ -7,11 +7,14 @@ from scenarios.company.records import Part
 Parts = Mapping[str, Mapping[str, Sequence[Part]]]  # seat -> option letter -> parts
 
 
-def list_efficient(parts: Sequence[Part]) -> list[Part]:
-    """The parts that keep the limit and are worth more than every cheaper one, by rising cost."""
+def list_efficient(parts: Sequence[Part], keeping: bool = True) -> list[Part]:
+    """The parts that keep the limit and are worth more than every cheaper one, by rising cost.
+
+    Without `keeping` the limit is left out of account.
+    """
     efficient: list[Part] = []
-    keeping = [part for part in parts if part.keeps_limit]
-    for part in sorted(keeping, key=lambda part: (part.cost, -part.worth)):
+    counted = [part for part in parts if part.keeps_limit or not keeping]
+    for part in sorted(counted, key=lambda part: (part.cost, -part.worth)):
         if not efficient or part.worth > efficient[-1].worth:
             efficient.append(part)
     return efficient

@@ -7,7 +7,7 @@ Words have one, too: the figures of a case do not depend on the sector, situatio
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from scenarios.base import Split, check_coordinates
 from scenarios.company.domain import (
@@ -22,7 +22,7 @@ from scenarios.company.records import Part
 from scenarios.company.sectors import SECTORS, SLOTS, Sector, draw_sector, draw_wording
 
 NUM_OPTIONS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5)  # by difficulty 1-10
-BREAKS_LIMIT = (5, 8, 10, 12, 14, 16, 18, 20, 22, 24)  # percent of (seat, option) that must buy something
+BREAKS_LIMIT = (5, 8, 24, 25, 26, 27, 28, 29, 30, 30)  # percent of (seat, option) that must buy something
 MOST_TO_KEEP = 14  # k$: the cheapest part that keeps a limit costs no more
 LEAST_WORTH = 4  # k$: of the best part over the cheapest that keeps the limit
 LEAST_EFFICIENT = 3  # efficient parts of a structure, at least
@@ -104,23 +104,30 @@ def draw_setting(split: Split, seed: int, index: int, difficulty: int) -> Settin
 
 
 def draw_structure(
-    setting: Setting, seat: str, letter: str, attempt: int = 0
+    setting: Setting,
+    seat: str,
+    letter: str,
+    attempt: int = 0,
+    limit: Literal["as set", "need", "veto"] = "as set",
 ) -> tuple[dict[str, Any], tuple[Part, ...]]:
     """One seat's structure on one option, and all its parts.
 
-    Without a part the limit holds or breaks as the setting says; no two efficient parts are alike.
+    Without a part the limit holds or breaks as the setting says; no two efficient parts are alike. With
+    `limit` "need" it breaks without a part, with "veto" no part keeps it.
 
     Raises:
         RuntimeError: no structure in MAX_TRIES draws.
     """
     domain, terms = DOMAINS[seat], setting.terms[seat]
-    rng = random.Random(f"{setting.key}/{seat}/{letter}/{attempt}")
+    stream = f"{setting.key}/{seat}/{letter}/{attempt}"
+    rng = random.Random(stream if limit == "as set" else f"{stream}/{limit}")
     request = Request(
         sector=setting.sector,
         difficulty=setting.difficulty,
         terms=terms,
         price_level=setting.price_levels[letter],
-        breaks_limit=letter in setting.breaks_limit[seat],
+        breaks_limit=limit != "as set" or letter in setting.breaks_limit[seat],
+        vetoes=limit == "veto",
     )
     for _ in range(MAX_TRIES):
         structure = domain.draw(rng, request)
@@ -128,6 +135,10 @@ def draw_structure(
             continue
         parts = price_parts(domain, structure, terms, letter)
         efficient = list_efficient(parts)
+        if limit == "veto":
+            if efficient:
+                continue
+            return structure, parts
         if (
             len(efficient) >= LEAST_EFFICIENT
             and efficient[0].cost <= MOST_TO_KEEP

@@ -57,7 +57,7 @@ class Kpi:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PlanOutcome:
     """The result of carrying out one plan.
 
     Example: carry_out(world, open_situation(world), plan)[1].kpis["coo"].limit == 92
@@ -90,7 +90,7 @@ def open_situation(world: World) -> Situation:
     return Situation(known=world.case, actual=world.actual, spent=0, option="", tried=())
 
 
-def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation, Outcome]:
+def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation, PlanOutcome]:
     """The situation after the plan, and what it brought.
 
     The plan's parts are paid for and in effect; then whatever the world has for this option strikes, once.
@@ -117,7 +117,7 @@ def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation
         option=option,
         tried=situation.tried if option in situation.tried else (*situation.tried, option),
     )
-    outcome = Outcome(
+    outcome = PlanOutcome(
         cost=cost,
         promised=plan_worth(before, plan),
         worth=known.options[option].base,
@@ -128,7 +128,7 @@ def carry_out(world: World, situation: Situation, plan: Plan) -> tuple[Situation
     return after, outcome
 
 
-def follow(world: World, plans: Sequence[Plan]) -> tuple[Situation, list[Outcome]]:
+def follow(world: World, plans: Sequence[Plan]) -> tuple[Situation, list[PlanOutcome]]:
     """The situation after these plans in turn, and what each brought."""
     situation, outcomes = open_situation(world), []
     for plan in plans:
@@ -137,7 +137,7 @@ def follow(world: World, plans: Sequence[Plan]) -> tuple[Situation, list[Outcome
     return situation, outcomes
 
 
-def list_changed_seats(outcome: Outcome, plan: Plan) -> list[str]:
+def list_changed_seats(outcome: PlanOutcome, plan: Plan) -> list[str]:
     """The seats whose facts changed: struck by a shock, or with something bought."""
     struck = {shock.seat for shock in outcome.shocks}
     return [seat for seat in outcome.kpis if seat in struck or plan.funded.get(seat)]
@@ -220,14 +220,25 @@ def measure_share(case: CompanyCase, seat: str, figures: Mapping[str, int]) -> i
     if seat == "cto":
         kept, of = WHOLE - limits["availability"], WHOLE - figures["availability"]
     elif seat == "coo":
-        kept, of = limits["deadline"], figures["finish"]
+        kept, of = _find_tightest(
+            (limits["deadline"], figures["finish"]),
+            (figures.get("milestone_day", 1), figures.get("milestone", 0)),
+        )
     elif seat == "risk":
-        kept, of = limits["expected_loss"], figures["expected_loss"]
+        kept, of = _find_tightest(
+            (limits["expected_loss"], figures["expected_loss"]),
+            (figures.get("asset_cap", 1), figures.get("asset_loss", 0)),
+        )
     elif seat == "cost":
         kept, of = figures["quality"], limits["quality"]
     else:
         kept, of = int(DOMAINS[seat].keeps_limit(read_terms(case, seat), figures)), 1
     return min(MAX_KPI, 100 * kept // max(1, of))
+
+
+def _find_tightest(*pairs: tuple[int, int]) -> tuple[int, int]:
+    """Of pairs (limit, figure) the one whose figure takes the largest share of its limit."""
+    return max(pairs, key=lambda pair: pair[1] / max(1, pair[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

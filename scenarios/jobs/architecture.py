@@ -236,13 +236,13 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     if difficulty >= TWO_LOADS_FROM:
         first = loads[0]
         more = first["requests"] + 50 * rng.randint(2, 8)
-        loads.append({"name": "busiest hour of the year", "requests": more, "cached": 10 * rng.randint(1, 3)})
+        loads.append({"name": "busiest hour of the year", "requests": more, "cached": 10 * rng.randint(2, 5)})
     top = max(load["requests"] for load in loads)
     ways = rng.sample(list(STYLES), NUM_DESIGNS[difficulty - 1])
     for letter, way in zip("ABCDE", ways, strict=False):
         steps = [[name] for name in STYLES[way]]
         has_failover = difficulty >= FAILOVER_FROM and rng.random() < 0.5
-        has_cache = difficulty >= CACHE_FROM and rng.random() < 0.5
+        has_cache = difficulty >= CACHE_FROM and rng.random() < 0.7
         if has_failover:
             steps[-1].append(FAILOVER)
         if has_cache:

@@ -168,7 +168,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
         if difficulty >= COMMIT_FROM and rng.random() < 0.5:
             service["commit"] = {"units": max(2, units + rng.randint(-4, 5)), "less": rng.randint(1, 2)}
         if difficulty >= FEE_FROM and rng.random() < 0.5:
-            service["present"] = {"tier": rng.choice(tiers), "fee": rng.randint(2, 9)}
+            service["present"] = {"tier": rng.choice(tiers), "fee": rng.randint(3, 14)}
         if difficulty >= STEP_FROM and rng.random() < 0.5:
             service["step"] = {"beyond": max(1, units - rng.randint(1, 6)), "less": 1}
         services[name] = service
@@ -178,7 +178,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
         facts["rebates"] = {
             vendor: {
                 "from": rng.randint(max(spends), sum(spends) * 2 // 3 + max(spends)),
-                "off": rng.randint(3, 9),
+                "off": rng.randint(4, 11),
             }
             for vendor in rng.sample(VENDORS, 2)
         }

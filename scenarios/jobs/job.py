@@ -31,7 +31,8 @@ MAX_TRIES = 2000
 SETTLE_TRIES = 6
 MAX_CALLS = 40  # of tools in one case
 LIMITS_SHARE = 0.1  # of the reward, for the limits that an answer keeps
-ESCALATION_SHARE = 0.08  # of the cases in which no answer keeps all limits
+# of the cases in which no answer keeps all limits, by difficulty
+ESCALATION_SHARES = (0.08, 0.08, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
 TRAP_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)  # by difficulty, of the other cases:
 # those in which the rule of thumb is not optimal
 
@@ -77,7 +78,7 @@ def build_family(
         """
         check_coordinates(split, seed, index, difficulty)
         rng = scenario_rng(name, split, seed, index, difficulty)
-        escalates = rng.random() < ESCALATION_SHARE
+        escalates = rng.random() < ESCALATION_SHARES[difficulty - 1]
         is_trap = rng.random() < TRAP_SHARES[difficulty - 1]
         for _ in range(MAX_TRIES):
             sector = draw_sector(rng, split)

@@ -42,7 +42,7 @@ NUM_THREATS = (3, 3, 4, 5, 5, 6, 7, 8, 9, 10)
 NUM_CONDITIONS = (1, 1, 2, 2, 2, 3, 3, 3, 4, 4)  # of a threat, at most
 NUM_CONTROLS = (2, 3, 3, 4, 4, 5, 5, 6, 6, 7)
 MOST_SETS = (3, 4, 5, 6, 7, 7, 8, 8, 8, 8)  # sets of controls that the search looks at
-COVERS_FROM, SPREADS_FROM = 6, 8  # difficulties
+BOUND_FROM, COVERS_FROM, SPREADS_FROM = 3, 6, 8  # difficulties
 IMPACTS = (50, 200, 500, 1000)  # k$: an asset worth so much has impact 1, 2, 3, 4; below the first 0
 MOST_LIKELIHOOD, MOST_SEVERITY = 3, 12
 WEIGHTS = {"identification": 0.2, "severity": 0.1, "mitigation": 0.2}
@@ -368,7 +368,9 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         raise NoCaseError
     affordable = list_affordable(facts, risks)
     lowest = min(highest for _, _, highest, _ in affordable)
-    facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
+    facts["appetite"] = lowest - 1 if escalates else min(lowest + rng.choice((0, 0, 0, 1)), MOST_SEVERITY)
+    if difficulty >= BOUND_FROM and not escalates and min(affordable)[2] > lowest:
+        facts["appetite"] = lowest  # the least severity in all would break it
     if facts["appetite"] < (2 if escalates else 0):
         raise NoCaseError
     found = rank_kept(facts, affordable)

@@ -47,6 +47,7 @@ NONE = "none"
 NUM_PACKAGES = (3, 4, 5, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
 NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
 MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 8, 9, 9)  # that can be chosen in one case
+NASH_SHARE = 0.5  # of the cases with weights, beside those that draw this rule
 WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 4, 6, 8  # difficulties
 CONFLICT_LOSS = 10  # points that each of two seats in conflict loses by the other's favourite
 SEATS = ("CTO", "COO", "Risk", "Cost", "Sales", "Staff council")
@@ -180,11 +181,11 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     for seat in SEATS[: NUM_SEATS[difficulty - 1]]:
         points = {letter: rng.randint(20, 100) for letter in letters}
         about: dict[str, Any] = {"points": points, "leaves_below": rng.randint(5, 45)}
-        if difficulty >= WEIGHTS_FROM and rng.random() < 0.3:
+        if difficulty >= WEIGHTS_FROM and rng.random() < 0.45:
             about["weight"] = 2
         if difficulty >= CLAIMS_FROM and rng.random() < 0.5:
             about["says"] = rng.choice(letters)
-        if rng.random() < 0.35:
+        if rng.random() < (0.35 if difficulty < WEIGHTS_FROM else 0.45):
             _, _, low, high = LIMITS[seat]
             limit = rng.randint(low + (high - low) // 3, high)
             about["limit"] = limit
@@ -192,6 +193,8 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
             about["vetoes"] = sorted(rng.sample(letters, rng.randint(1, 2)))
         seats[seat] = about
     facts: Draft = {"packages": packages, "seats": seats, "rule": rng.choice(list(RULE_WORDS))}
+    if any("weight" in about for about in seats.values()) and rng.random() < NASH_SHARE:
+        facts["rule"] = "nash"  # by the other rules a weight seldom decides
     if difficulty >= EXTRAS_FROM:
         facts["extras"] = {
             name: {"cost": rng.randint(2, 10), "adds": {rng.choice(list(seats)): rng.randint(4, 15)}}

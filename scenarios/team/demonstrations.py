@@ -49,10 +49,10 @@ TILT: Mapping[Band, Mapping[str, float]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class ExpertMessage:
     """A message that a role reads in a meeting, and its steps that follow.
 
-    Example: Message(brief="Decision B with your part. Vote.", steps=(Step(text='{"vote": "accept"}'),),
+    Example: ExpertMessage(brief="Decision B with your part. Vote.", steps=(Step(text='{"vote": "accept"}'),),
                      reports={"cto": {...}})
     """
 
@@ -68,7 +68,7 @@ class Meeting:
     Example: hold_meeting(PlanGame(generate("train", 0, 7, 2), "short")).messages["cto"][-1].steps[-1].text
     """
 
-    messages: Mapping[str, tuple[Message, ...]]  # by role, in order: report, replies, vote; asks, decision
+    messages: Mapping[str, tuple[ExpertMessage, ...]]  # by role: report, replies, vote; asks, decision
     reports: Reports  # as the game read them, with what replies added
     decision: dict[str, Any] | None  # as the game read it
     drafts: Mapping[str, dict[str, Any] | None]  # seat -> what it votes on: the decision, or at times another
@@ -85,13 +85,13 @@ def hold_meeting(
     case = game.case
     rng = random.Random(f"habit/{case.key}")
     reporting, funding = habits or (None, None)
-    said: dict[str, list[Message]] = {}
+    said: dict[str, list[ExpertMessage]] = {}
     reports: dict[str, dict[str, Any] | None] = {}
     for seat in case.seats:
         chosen = reporting or draw_report_habit(game, seat, rng)
         steps = show_report(game, seat, chosen, with_tools=with_tools)
         brief = game.write_report_brief(seat, with_tools=with_tools)
-        said[seat] = [Message(brief=brief, steps=steps, reports={})]
+        said[seat] = [ExpertMessage(brief=brief, steps=steps, reports={})]
         reports[seat] = game.read_report(seat, steps[-1].text)
     said[RECONCILER] = []
     habit, asked, weighed = funding or _draw_funding_habit(game, rng), list[Ask](), list[str]()
@@ -108,16 +108,18 @@ def hold_meeting(
             (RECONCILER, game.write_decision_brief(reports), question),
             (ask.seat, game.write_ask(ask.seat, ask.model_dump()), reply),
         ):
-            said[role].append(Message(brief=brief, steps=steps, reports=dict(reports)))
+            said[role].append(ExpertMessage(brief=brief, steps=steps, reports=dict(reports)))
         offer = game.read_reply(ask.seat, ask.model_dump(), reports[ask.seat], reply[-1].text)
         reports[ask.seat] = game.add_offer(reports[ask.seat], offer)
     decided = show_decision(game, reports, habit, weighed, with_tools=with_tools)
-    said[RECONCILER].append(Message(brief=game.write_decision_brief(reports), steps=decided, reports=reports))
+    said[RECONCILER].append(
+        ExpertMessage(brief=game.write_decision_brief(reports), steps=decided, reports=reports)
+    )
     decision = game.read_decision(reports, decided[-1].text)
     drafts = {seat: _draw_draft(game, seat, reports, decision, rng) for seat in case.seats}
     for seat, draft in drafts.items():
         brief, vote = game.write_vote_brief(draft, seat, reports), show_vote(game, seat, reports, draft)
-        said[seat].append(Message(brief=brief, steps=(vote,), reports=reports))
+        said[seat].append(ExpertMessage(brief=brief, steps=(vote,), reports=reports))
     return Meeting(
         messages={role: tuple(messages) for role, messages in said.items()},
         reports=reports,

@@ -4,13 +4,14 @@ import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from scenarios.company.knapsack import list_efficient
 from scenarios.company.records import Part
 from scenarios.company.steps import concave_steps, name_code, step_return
 from scenarios.team.playable import PlayableCase
 
+T = TypeVar("T")
 Band = Literal["tight", "middle", "ample"]
 TIGHT_BELOW, AMPLE_FROM = Fraction(21, 50), Fraction(29, 50)  # share of what seats like this one would spend
 
@@ -31,30 +32,30 @@ def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
 
 def list_steps(case: PlayableCase, seat: str, option: str) -> list[Part]:
     """The seat's parts on the option that buy something and lie on the upper hull, by rising cost."""
-    return list(_steps(_SameParts(case.parts_of(seat, option) or ())))
+    return list(_steps(Same(case.parts_of(seat, option) or ())))
 
 
-class _SameParts:
-    """Parts as a key: equal where they are the same object, so that no figure is compared.
+class Same(Generic[T]):
+    """An object as a key of a cache: equal to itself alone, so that no figure is compared.
 
-    A key that is cached keeps its parts alive, so no other object can take their id.
+    A key that is cached keeps its object alive, so no other can take its id.
     """
 
-    __slots__ = ("parts",)
+    __slots__ = ("value",)
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
-        self.parts = parts
+    def __init__(self, value: T) -> None:
+        self.value = value
 
     def __hash__(self) -> int:
-        return id(self.parts)
+        return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameParts) and self.parts is other.parts
+        return isinstance(other, Same) and self.value is other.value
 
 
 @lru_cache(maxsize=2048)  # a case's reports are read again and again: when played, scored and measured
-def _steps(same: _SameParts) -> tuple[Part, ...]:
-    return tuple(part for part in concave_steps(list_efficient(same.parts)) if part.choice)
+def _steps(same: Same[tuple[Part, ...]]) -> tuple[Part, ...]:
+    return tuple(part for part in concave_steps(list_efficient(same.value)) if part.choice)
 
 
 def code_parts(case: PlayableCase, seat: str) -> dict[str, Part]:

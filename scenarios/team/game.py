@@ -6,12 +6,14 @@ out of it checked: what stands in them holds by the structures.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from roles.base import Answer, AnswerError, Role
 from roles.team import MAX_REASON_WORDS, RECONCILER, Ask, Decision, OfferReply, Report, Vote
 from scenarios.base import Style, ToolCall
 from scenarios.company.records import Part
+from scenarios.team.frontier import Same
 from scenarios.team.listed_seat import is_listed
 from scenarios.team.offers import (
     CheckedReport,
@@ -70,11 +72,7 @@ class PlanGame:
 
     def read_report(self, seat: str, text: str) -> Parsed | None:
         """The report with its claims checked, as JSON values; None for a malformed report."""
-        try:
-            report, faults = read_report(text)
-        except AnswerError:
-            return None
-        return dump_report(check_report(self.case, seat, report, faults))
+        return _check_report(Same(self.case), seat, text)
 
     def read_decision(self, reports: Reports, text: str) -> Parsed | None:
         """The decision; None for a malformed one, or one about offers that are not on the table."""
@@ -188,6 +186,16 @@ class PlanGame:
 
     def _texts(self, seat: str) -> TableTexts:
         return TEXTS[self.style_of(seat)]
+
+
+@lru_cache(maxsize=4096)
+def _check_report(case: Same[PlayableCase], seat: str, text: str) -> Parsed | None:
+    """A report read and checked once: play, scores, credit and metrics all ask for it."""
+    try:
+        report, faults = read_report(text)
+    except AnswerError:
+        return None
+    return dump_report(check_report(case.value, seat, report, faults))
 
 
 def _read(read: Callable[[], A]) -> A | None:

@@ -5,14 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scenarios.base import Split, check_coordinates, scenario_rng
-from scenarios.company.case import generate_case
+from scenarios.company.case import VETO_FROM, generate_case, veto_options
 from scenarios.company.optimum import Optimum, blind_worth, find_optimum, least_cost
 from scenarios.company.records import CompanyCase, Part
 from scenarios.team.listed_seat import list_parts
 from scenarios.team.playable import PublicCase, Seat
 
 FAMILY = "team"
-HOPELESS_SHARE = 0.3  # of the cases in which every option needs a part: the budget does not pay for any
+VETOED_SHARE = 0.045  # of the cases from VETO_FROM on: no option can be run, whatever is bought
+# of the cases in which every option needs a part, by difficulty: the budget does not pay for any
+HOPELESS_SHARE = (0.3, 0.3, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08)
 MAX_OFFERS_PER_OPTION = 4
 
 
@@ -95,7 +97,9 @@ def generate(
         raise ValueError(f"offers_per_option must be 1 to {MAX_OFFERS_PER_OPTION}, got {offers_per_option}")
     case = generate_case(split, seed, index, difficulty)
     rng = scenario_rng(f"{FAMILY}-budget", split, seed, index, difficulty)
-    if rng.random() < HOPELESS_SHARE:
+    if difficulty >= VETO_FROM and rng.random() < VETOED_SHARE:
+        return seat_team(veto_options(case, rng), offers_per_option)
+    if rng.random() < HOPELESS_SHARE[difficulty - 1]:
         needed = least_cost(case) or 0  # k$ of the cheapest plan that keeps all limits
         if needed > 0:
             case = replace(case, budget=needed - rng.randint(1, max(1, needed // 4)))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from roles.team import SPECIALISTS
 from scenarios.company.records import Part
 from scenarios.team.frontier import list_steps
-from scenarios.team.offers import is_needed
+from scenarios.team.offers import is_needed, is_vetoed
 from scenarios.team.playable import PlayableCase
 from scenarios.team.scenario import TeamScenario, generate
 
@@ -121,7 +121,8 @@ def _tabulate(cases: Sequence[TeamScenario]) -> dict[str, Any]:
             for seat_place, seat in enumerate(SPECIALISTS):
                 parts = list_steps(case, seat, option)[:MOST_PARTS]
                 where = (number, place, seat_place)
-                table["is_needed"][where] = is_needed(case, seat, option)
+                # a seat that vetoes has no parts, and what is needed and not offered cannot be run
+                table["is_needed"][where] = is_needed(case, seat, option) or is_vetoed(case, seat, option)
                 for rank, row in enumerate(describe_parts(case, seat, option, parts)):
                     table["features"][(*where, rank)] = row
                     table["cost"][(*where, rank)] = parts[rank].cost

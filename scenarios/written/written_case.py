@@ -37,11 +37,11 @@ Money = Annotated[int, Field(ge=0, le=1_000_000)]
 Gain = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 
 
-class _Part(BaseModel):
+class _WrittenPart(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Upgrade(_Part):
+class Upgrade(_WrittenPart):
     """One thing that a seat could buy on an option.
 
     Example: Upgrade(cost=9, worth=14)
@@ -51,7 +51,7 @@ class Upgrade(_Part):
     worth: Gain = Field(description="what it is worth, in whole k$")
 
 
-class SeatNotes(_Part):
+class SeatNotes(_WrittenPart):
     """One seat's knowledge: facts in words, what it could buy, or both.
 
     Example: SeatNotes(facts="Two suppliers are late.", upgrades={"A": {"second source": Upgrade(...)}},
@@ -72,7 +72,7 @@ class SeatNotes(_Part):
     )
 
 
-class OptionNotes(_Part):
+class OptionNotes(_WrittenPart):
     """One option.
 
     Example: OptionNotes(name="the hosted switch", base=30)
@@ -82,7 +82,7 @@ class OptionNotes(_Part):
     base: Gain = Field(description="what it is worth before any spending, in whole k$")
 
 
-class CaseFile(_Part):
+class CaseFile(_WrittenPart):
     """The file as a person writes it.
 
     Example: CaseFile(title="Where to store our data", budget=40, options={"A": OptionNotes(...), ...},

@@ -51,18 +51,18 @@ IGNORED = frozenset(
 )
 
 
-class _Body(BaseModel):
+class _RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TextPart(_Body):
+class TextPart(_RequestBody):
     """A piece of a message. Example: TextPart(type="text", text="title: ...")"""
 
     type: Literal["text"]
     text: str
 
 
-class ChatMessage(_Body):
+class ChatMessage(_RequestBody):
     """One message. Example: ChatMessage(role="user", content="title: ...")"""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -77,20 +77,20 @@ class ChatMessage(_Body):
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
-class ResponseFormat(_Body):
+class ResponseFormat(_RequestBody):
     """Form of a decision: minutes, or one JSON object."""
 
     type: Literal["text", "json_object"]
 
 
-class StreamOptions(_Body):
+class StreamOptions(_RequestBody):
     """Options of the end of a stream."""
 
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class ChatRequest(_Body):
+class ChatRequest(_RequestBody):
     """A request, without the fields of IGNORED.
 
     Example: ChatRequest(model="demo", messages=[ChatMessage(role="user", content="title: ...")])

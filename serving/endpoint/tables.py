@@ -280,7 +280,7 @@ class LineConsole(Console):
 
 def watch_lines(tell: Tell | None) -> Watch | None:
     """Return the live view, told line by line to a caller; None without one."""
-    return None if tell is None else LiveView(LineConsole(tell), with_keys=False, with_status=False).watch
+    return None if tell is None else LiveView(LineConsole(tell), with_keys=False).watch
 
 
 def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:

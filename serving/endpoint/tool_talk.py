@@ -16,11 +16,11 @@ MOST_TOOLS = 64
 Turn = tuple[Literal["user", "assistant", "tool"], tuple[str, ...]]  # who, and its texts: several of tools
 
 
-class _Body(BaseModel):
+class _TalkBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class OfferedFunction(_Body):
+class OfferedFunction(_TalkBody):
     """A tool of the caller. Example: OfferedFunction(name="add", parameters={"type": "object"})"""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -29,7 +29,7 @@ class OfferedFunction(_Body):
     strict: Literal[False] | None = None
 
 
-class OfferedTool(_Body):
+class OfferedTool(_TalkBody):
     """An entry of `tools`."""
 
     type: Literal["function"]
@@ -41,14 +41,14 @@ class OfferedTool(_Body):
         return Tool(name=self.function.name, description=self.function.description, parameters=schema)
 
 
-class CalledFunction(_Body):
+class CalledFunction(_TalkBody):
     """Name and arguments of a call, as JSON text."""
 
     name: str
     arguments: str = "{}"
 
 
-class MadeCall(_Body):
+class MadeCall(_TalkBody):
     """An entry of `tool_calls` of an assistant's message."""
 
     id: str

@@ -87,7 +87,7 @@ def open_kinds(*folders: Path) -> dict[str, Kind]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class EnvironmentOutcome:
     """The reward of an answer, its parts, and the verdict behind it."""
 
     reward: float  # the role reward, at least 0; its parts add up to it before that limit
@@ -115,7 +115,7 @@ class Play:
         self.scenario, self.role = scenario, kind.find_role(scenario)
         self._family = kind.family
         self._state = environment.start(scenario, max_steps=max_steps)
-        self._outcome: Outcome | None = None
+        self._outcome: EnvironmentOutcome | None = None
         self.num_steps = 0  # calls and answers, those after the end included
 
     @property
@@ -135,7 +135,7 @@ class Play:
         return self._state.is_done
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> EnvironmentOutcome | None:
         """None until the play is over."""
         return self._outcome
 
@@ -146,7 +146,7 @@ class Play:
             return "error: the episode is over"
         return self._advance(ToolCall(name=name, arguments=arguments)).observation
 
-    def answer(self, text: str) -> Outcome:
+    def answer(self, text: str) -> EnvironmentOutcome:
         """The outcome of this answer, or of the first one; a play out of steps was worth 0."""
         self.num_steps += 1
         if self._outcome is None:
@@ -160,7 +160,7 @@ class Play:
         if moved.state.verdict is not None:
             parts = dict(moved.parts)
             reward = parts.pop("total")
-            self._outcome = Outcome(reward=reward, parts=parts, verdict=moved.state.verdict)
+            self._outcome = EnvironmentOutcome(reward=reward, parts=parts, verdict=moved.state.verdict)
         return moved
 
 

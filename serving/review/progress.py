@@ -28,7 +28,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ReviewProgress:
     """The figures of the page of progress."""
 
     counts: tuple[tuple[str, int, int, int], ...]  # kind: waiting, disputed, done
@@ -36,7 +36,7 @@ class Progress:
     agreements: tuple[Agreement, ...]
 
 
-def describe_progress(room: Room, reviewer: str) -> Progress:
+def describe_progress(room: Room, reviewer: str) -> ReviewProgress:
     """Return the figures, counted as this reviewer's inbox counts."""
     rows = list_rows(room, reviewer)
     labels = room.list_labels()
@@ -47,7 +47,7 @@ def describe_progress(room: Room, reviewer: str) -> Progress:
     )
     authors = Counter(label.reviewer for label in labels)
     names = sorted({*room.settings.reviewers, *rulings, *authors})
-    return Progress(
+    return ReviewProgress(
         counts=tuple((KIND_TITLES[kind], *_count_states(rows, kind)) for kind in KINDS),
         by_reviewer=tuple((name, rulings[name], authors[name]) for name in names),
         agreements=tuple(measure_agreement(labels)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.minutes.governed import (
     STATUS,
-    OptionLine,
+    ShownOption,
     find_ruling,
     list_option_lines,
     say_condition,
@@ -18,7 +18,7 @@ from evaluation.minutes.governed import (
     say_money,
     say_time,
 )
-from evaluation.minutes.meeting import OfferLine, SeatRow
+from evaluation.minutes.meeting import SeatRow, ShownOffer
 from evaluation.minutes.words import MAX_BRIEF_CHARS, Tone, say_call, say_conflict, say_titles, visible
 from roles.registry import ROLES
 from roles.team import NO_OPTION
@@ -41,7 +41,7 @@ class PartLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SaidLine:
     """One message to a seat and its answer."""
 
     step: str  # "reports", "replies", "votes", "drafts"
@@ -55,7 +55,7 @@ class SeatWork:
     """One seat's messages and answers, in order."""
 
     title: str
-    said: tuple[Said, ...]
+    said: tuple[SaidLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class RequestView:
     risk: int
     reason: str
     letters: tuple[str, ...]
-    options: tuple[OptionLine, ...]
+    options: tuple[ShownOption, ...]
     open_options: tuple[tuple[str, str], ...]  # letter and words of those that an edit may choose
     rows: tuple[SeatRow, ...]
     notes: tuple[tuple[str, str], ...]  # seat, its note or what was struck out
@@ -178,7 +178,7 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
 
 def list_work(services: GovernanceServices, thread: str) -> list[SeatWork]:
     """Return what every seat was told, looked up and answered, as far as the case has come."""
-    said: dict[str, list[Said]] = {}
+    said: dict[str, list[SaidLine]] = {}
     for entry in services.log.find(thread, "opened", "said"):
         if entry.kind == "opened":
             said = {role: [] for role in entry.body["seats"]}
@@ -196,9 +196,9 @@ def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, s
     ]
 
 
-def _make_said(body: Mapping[str, Any]) -> Said:
+def _make_said(body: Mapping[str, Any]) -> SaidLine:
     texts = [str(turn["text"]) for turn in body["turns"]]
-    return Said(
+    return SaidLine(
         step=STEPS[body["step"]],
         heard=visible(body["message"], max_chars=MAX_BRIEF_CHARS),
         calls=tuple(say_call(text) for text in texts[:-1]),
@@ -229,7 +229,7 @@ def _make_row(role: str, report: ReportLine | None, proposal: Proposal) -> SeatR
     cells = []
     for line in proposal.options:
         offers = tuple(
-            OfferLine(
+            ShownOffer(
                 option=offer.option,
                 part=visible(", ".join(offer.part)),
                 cost=offer.cost,

@@ -20,11 +20,11 @@ from simulator.governance.seals import digest_json
 from simulator.line_files import LineFile, read_lines
 
 
-class _Record(BaseModel):
+class _TurnRecord(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SeatTurn(_Record):
+class SeatTurn(_TurnRecord):
     """One turn of a seat that a person plays.
 
     Example: SeatTurn(session="s/t1/coo", seat="coo", heard=(("system", "{...}"), ("user", "Report."),),
@@ -47,7 +47,7 @@ class SeatTurn(_Record):
         return read_opening(self.heard[0][1])
 
 
-class SeatAnswer(_Record):
+class SeatAnswer(_TurnRecord):
     """An answer of a person.
 
     Example: SeatAnswer(turn="9f...", text='{"vote": "accept"}', person="ann", time=time_now())
@@ -59,7 +59,7 @@ class SeatAnswer(_Record):
     time: AwareDatetime
 
 
-class _Line(_Record):
+class _TurnLine(_TurnRecord):
     turn: SeatTurn | None = None
     answer: SeatAnswer | None = None
 
@@ -74,11 +74,11 @@ class SeatDesk:
     def ask(self, turn: SeatTurn) -> None:
         """Add a turn that is not there yet; it is on disk when this returns."""
         if turn.id not in self.list_turns():
-            self._add(_Line(turn=turn))
+            self._add(_TurnLine(turn=turn))
 
     def answer(self, turn: SeatTurn, text: str, person: str, time: datetime) -> None:
         """Add an answer to a turn; it is on disk when this returns. The first one counts."""
-        self._add(_Line(answer=SeatAnswer(turn=turn.id, text=text, person=person, time=time)))
+        self._add(_TurnLine(answer=SeatAnswer(turn=turn.id, text=text, person=person, time=time)))
 
     def list_turns(self) -> Mapping[str, SeatTurn]:
         """Return all turns by id, oldest first."""
@@ -96,7 +96,7 @@ class SeatDesk:
         of_seat = (one.id for one in self._turns.values() if one.session == turn.session)
         return next((self._answers[one].person for one in of_seat if one in self._answers), None)
 
-    def _add(self, line: _Line) -> None:
+    def _add(self, line: _TurnLine) -> None:
         with LineFile(self.path) as file:
             file.add(line.model_dump_json(exclude_none=True).encode())
 
@@ -107,7 +107,7 @@ class SeatDesk:
         self._size, self._turns, self._answers = size, {}, {}
         for number, content in enumerate(read_lines(self.path), start=1):
             try:
-                line = _Line.model_validate_json(content)
+                line = _TurnLine.model_validate_json(content)
             except ValidationError:
                 raise UserError(
                     f"{self.path}:{number} is no turn of a seat; mend or remove the line"

@@ -17,10 +17,10 @@ _OTHER = "D 13 E 14 F 15"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class TranscriptMessage:
     """One message of a transcript.
 
-    Example: Message(source="tool", text="latency 35", turn=None)
+    Example: TranscriptMessage(source="tool", text="latency 35", turn=None)
     """
 
     source: Literal["user", "tool", "agent"]
@@ -41,30 +41,30 @@ class Exchange:
     answer: str  # its last turn
 
 
-def read_messages(trajectory: Trajectory, chat: Chat, role: Role) -> list[Message]:
+def read_messages(trajectory: Trajectory, chat: Chat, role: Role) -> list[TranscriptMessage]:
     """Return the transcript in order, a message per observation; another chat's framing stays in the text."""
     openings = [_frame(chat, chat.open(role, _SLOT, with_tools=tools)) for tools in (False, True)]
     asks, observes = _frame(chat, chat.ask(_SLOT)), _frame(chat, chat.observe(_SLOT))
     between = chat.decode(chat.observe(_SLOT, _OTHER)).partition(_SLOT)[2].partition(_OTHER)[0]
-    messages: list[Message] = []
+    messages: list[TranscriptMessage] = []
     for turn in trajectory.turns:
         text = chat.decode(turn.context_ids)
         called = bool(messages) and any(mark in messages[-1].text for mark in (OPEN, CLOSE, "```py"))
         if not messages:
-            messages.append(Message(source="user", text=_unframe(text, openings), turn=None))
+            messages.append(TranscriptMessage(source="user", text=_unframe(text, openings), turn=None))
         elif called and _is_framed(text, observes):
             num_calls = len(split_calls(messages[-1].text))
             told = _unframe(text, [observes]).split(between, num_calls - 1)
-            messages += [Message(source="tool", text=one, turn=None) for one in told]
+            messages += [TranscriptMessage(source="tool", text=one, turn=None) for one in told]
         else:
-            messages.append(Message(source="user", text=_unframe(text, [asks]), turn=None))
-        messages.append(Message(source="agent", text=turn.text, turn=turn))
+            messages.append(TranscriptMessage(source="user", text=_unframe(text, [asks]), turn=None))
+        messages.append(TranscriptMessage(source="agent", text=turn.text, turn=turn))
     return messages
 
 
 def read_exchanges(trajectory: Trajectory, chat: Chat, role: Role) -> list[Exchange]:
     """Return the transcript cut at everything that was asked of the role."""
-    groups: list[list[Message]] = []
+    groups: list[list[TranscriptMessage]] = []
     for message in read_messages(trajectory, chat, role):
         if message.source == "user":
             groups.append([])
@@ -79,7 +79,7 @@ def read_exchanges(trajectory: Trajectory, chat: Chat, role: Role) -> list[Excha
     ]
 
 
-def _pair_calls(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
+def _pair_calls(group: Sequence[TranscriptMessage]) -> Iterator[tuple[str, str]]:
     """Yield every call with what it was told, in order."""
     calls: list[str] = []
     for message in group:

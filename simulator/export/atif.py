@@ -12,7 +12,7 @@ from typing import Any
 from roles.base import Role, parse_answer
 from roles.registry import ROLES
 from roles.team import RECONCILER, AskMessage
-from simulator.agents.dialogue import Message, read_messages
+from simulator.agents.dialogue import TranscriptMessage, read_messages
 from simulator.chat import Chat
 from simulator.export.atomic_files import write_document
 from simulator.records import Episode, Trajectory, Turn
@@ -131,7 +131,7 @@ def _role_document(episode: Episode, trajectory: Trajectory, chat: Chat, role: R
     }
 
 
-def _add_heard(steps: list[dict[str, Any]], message: Message) -> None:
+def _add_heard(steps: list[dict[str, Any]], message: TranscriptMessage) -> None:
     """Add a message to the role: a step of its own, or the observation of the step that called the tool."""
     if message.source == "user":
         steps.append({"source": "user", "message": message.text})

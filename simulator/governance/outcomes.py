@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from scenarios.company.records import CompanyCase, Part, Plan
 from scenarios.execution.situation import (
     Actual,
-    Outcome,
+    PlanOutcome,
     Situation,
     carry_out,
     list_changed_seats,
@@ -193,7 +193,7 @@ class SimulatedOutcomes:
             situation, _ = self._carry_out(situation, plan)
         return situation
 
-    def _carry_out(self, situation: Situation, plan: CarriedPlan) -> tuple[Situation, Outcome]:
+    def _carry_out(self, situation: Situation, plan: CarriedPlan) -> tuple[Situation, PlanOutcome]:
         """Carry out the parts that structures measure; those of listed seats bring what was listed."""
         others = [seat for seat in _list_others(self.scenario) if plan.funded.get(seat)]
         measured = {seat: choice for seat, choice in plan.funded.items() if seat not in others}

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from scored_outcomes import role_plays, store_plays, team_plays
 
 from emads.cli import main
 from emads.commands.ablate import configure, list_cells, read_plan
-from evaluation.comparison.ablations import ablation_table, measure_cell
-from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
+from evaluation.summary.comparison import ablation_table, measure_cell
 from roles.errors import UserError
 from training.stages.take_over import prefix_digest
 
@@ -110,7 +110,6 @@ def test_a_grid_killed_half_way_ends_as_if_it_had_not_been(tmp_path: Path) -> No
     page = (tmp_path / "calm" / "toy" / "results.md").read_text()
     assert "Does anything matter at this size?" in page
     assert page.count("| group_size=") == 4
-    assert "verified reward" in (tmp_path / "calm" / "toy" / "plot.svg").read_text()
 
 
 def test_cells_are_every_combination(tmp_path: Path) -> None:
@@ -164,21 +163,7 @@ def test_a_mistake_in_a_plan_is_named(
 
 
 def stored(path: Path, stage: str, rewards: tuple[float, ...]) -> Path:
-    flags = tuple(value == 1 for value in rewards)
-    scores = RoleScores(
-        role="cost",
-        stage=stage,
-        sampled=rewards,
-        greedy=rewards,
-        sampled_exact=flags,
-        greedy_exact=flags,
-        sampled_feasible=flags,
-        greedy_feasible=flags,
-        num_tool_failures=0,
-        mean_tokens=1.0,
-    )
-    (path / "scores").mkdir(parents=True, exist_ok=True)
-    write_scores(path / "scores" / f"{stage}-cost.jsonl", [scores])
+    store_plays(path, role_plays("cost", stage, rewards, rewards))
     return path
 
 
@@ -187,40 +172,27 @@ def test_a_cell_is_measured_by_hand(tmp_path: Path) -> None:
     for path, gain in zip(paths[:2], (0.25, 0.5), strict=True):
         stored(path, "sft", (0.0, 0.5))
         stored(path, "grpo", (gain, 0.5))
-    row = measure_cell("c", {}, paths, owners=["cost"], stage="grpo", before="sft", note="", train_s=1.0)
-    assert (row.num_seeds, row.note) == (2, "2 of 3 seeds")
-    assert row.mean is not None
-    assert row.gain is not None
-    assert row.mean.mean == pytest.approx((0.375 + 0.5) / 2)
-    assert row.gain.mean == pytest.approx((0.125 + 0.25) / 2)
-    assert row.against_first is None
-    assert row.mean.high <= 1.0  # a reward's interval ends where rewards do
+    row = measure_cell("c", {}, paths, owners=["cost"], stage="grpo", before="sft", train_s=1.0)
+    assert (row["num_seeds"], row["note"]) == (2, "2 of 3 seeds")
+    assert row["mean"]["mean"] == pytest.approx((0.375 + 0.5) / 2)
+    assert row["gain"]["mean"] == pytest.approx((0.125 + 0.25) / 2)
+    assert row["against_first"] is None
+    assert row["mean"]["high"] <= 1.0  # a reward's interval ends where rewards do
     for place, reward in enumerate((0.0, 0.25)):
         stored(tmp_path / f"first-{place}", "grpo", (reward, 0.5))
     first = [tmp_path / "first-0", tmp_path / "first-1", tmp_path / "first-2"]
     beside = measure_cell(
-        "c", {}, paths, owners=["cost"], stage="grpo", before=None, note="", train_s=1.0, first=first
+        "c", {}, paths, owners=["cost"], stage="grpo", before=None, train_s=1.0, first=first
     )
-    assert beside.against_first is not None
-    assert beside.against_first.mean == pytest.approx((0.125 + 0.125) / 2)  # seed by seed, not pooled
-    none = measure_cell("d", {}, paths[2:], owners=["cost"], stage="grpo", before="sft", note="", train_s=0.0)
-    assert (none.mean, none.note) == (None, "not run")
+    assert beside["against_first"]["mean"] == pytest.approx((0.125 + 0.125) / 2)  # seed by seed, not pooled
+    none = measure_cell("d", {}, paths[2:], owners=["cost"], stage="grpo", before="sft", train_s=0.0)
+    assert (none["mean"], none["note"]) == (None, "not run")
 
 
 def test_joint_training_is_measured_by_the_team(tmp_path: Path) -> None:
     for stage, reward in (("grpo", 0.25), ("marl", 0.75)):
         stored(tmp_path, stage, (0.5, 1.0))
-        team = TeamScores(
-            stage=stage,
-            sampled=(reward, reward),
-            greedy=(0.0, 0.5),
-            value=(reward, reward),
-            consensus=(1.0, 1.0),
-            unresolved=(0.0, 0.0),
-            escalation=(0.0, 0.0),
-            agreement=(),
-        )
-        write_scores(tmp_path / "scores" / f"{stage}-team.jsonl", [team])
+        store_plays(tmp_path, team_plays(stage, (reward, reward), (0.0, 0.5)))
     row = measure_cell(
         "c",
         {},
@@ -228,14 +200,11 @@ def test_joint_training_is_measured_by_the_team(tmp_path: Path) -> None:
         owners=["cost", "team"],
         stage="marl",
         before="grpo",
-        note="",
         train_s=1.0,
         validations=[{"peak": 0.7, "last": 0.66, "fall_error": 0.02}],
     )
-    assert row.mean is not None
-    assert row.gain is not None
-    assert row.greedy is not None
-    assert (row.mean.mean, row.gain.mean, row.greedy.mean) == (0.75, 0.5, 0.25)  # the role's are .75, 0, .75
+    # the role's are .75, 0, .75
+    assert [row[name]["mean"] for name in ("mean", "gain", "greedy")] == [0.75, 0.5, 0.25]
     table = ablation_table("", [row])
     titles, cells = table.titles, table.rows
     assert titles[2].startswith("team, ")

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from scored_outcomes import role_plays, store_plays
 
 from emads.commands.evaluate import compare_runs
-from evaluation.comparison.seeds import read_seed_comparison
-from evaluation.scoring.scores import RoleScores, write_scores
+from evaluation.summary.comparison import read_seed_comparison
 from evaluation.summary.run_summary import build_summary, write_summary
 from roles.errors import UserError
 from training.config.loading import load_config
@@ -16,21 +16,9 @@ from training.runs.run_folder import Run
 def scored_run(path: Path, seed: int, reward: float, *settings: str) -> Run:
     run = Run.create(path, load_config(None, (f"seed={seed}", f"data.seed={seed}", *settings)))
     rewards = (reward, reward)
-    score = RoleScores(
-        role="cost",
-        stage="sft",
-        sampled=rewards,
-        greedy=rewards,
-        sampled_exact=(False, False),
-        greedy_exact=(False, False),
-        sampled_feasible=(True, True),
-        greedy_feasible=(True, True),
-        num_tool_failures=0,
-        mean_tokens=1.0,
-    )
-    (path / "scores").mkdir()
-    write_scores(path / "scores" / "sft-cost.jsonl", [score])
-    summary = build_summary([score], [], seed=seed, wall_s=1.0, versions={}, weights_changed={}, signal={})
+    plays = role_plays("cost", "sft", rewards, rewards)
+    store_plays(path, plays)
+    summary = build_summary([plays], seed=seed, wall_s=1.0, versions={}, weights_changed={}, signal={})
     write_summary(path, summary)
     return run
 

@@ -10,6 +10,7 @@ from command_line import fail
 from teacher_server import OFTEN, say, serve
 
 from emads.cli import main
+from emads.commands import judge
 from scenarios.tasks.maths_reward import count_equations
 
 QUICK = ["--api", "timeout_s=10", "--api", "backoff_s=0.01", "--api", "max_retries=1"]
@@ -39,13 +40,18 @@ def write_answers(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "NUM_CASES", 10)
+
+
 def test_a_fit_judge_scores_the_answers_of_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers, out = write_answers(tmp_path / "answers"), tmp_path / "new" / "scores.jsonl"
     asked = ["--answers", str(answers), "--out", str(out), "--criterion", "right=is every sum right?"]
     with serve(make_model(check_sums)) as server:
-        assert main(["judge", f"openai:tiny@{server.url}", "--count", "10", *asked, *QUICK]) == 0
+        assert main(["judge", f"openai:tiny@{server.url}", *asked, *QUICK]) == 0
     printed = capsys.readouterr().out
     assert "better answer first     1.00" in printed
     assert "right: 0.750 [" in printed
@@ -61,8 +67,6 @@ def test_an_unfit_judge_is_refused_before_it_scores(
             capsys,
             "judge",
             f"openai:tiny@{server.url}",
-            "--count",
-            "10",
             "--answers",
             str(answers),
             "--out",
@@ -87,7 +91,6 @@ def test_a_judge_that_is_down_and_a_spent_budget_are_one_line(capsys: pytest.Cap
     ("arguments", "part"),
     [
         (["scripted"], "write openai:MODEL@URL"),
-        (["openai:m@http://127.0.0.1:9/v1", "--count", "3"], "--count 3 must be 10 or more"),
         (["openai:m@http://127.0.0.1:9/v1", "--out", "x"], "--out goes with --answers FOLDER"),
         (
             ["openai:m@http://127.0.0.1:9/v1", "--answers", "x", "--criterion", "clear"],

@@ -116,3 +116,13 @@ def test_bad_input_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "--temperature 3 must be between 0 and 2" in fail(capsys, "play", run, "--temperature", "3")
     assert "did you mean 'sft'" in fail(capsys, "play", run, "--stage", "sftt")
     assert "make them with `emads train sft" in fail(capsys, "play", run, "--stage", "sft")
+
+
+def test_new_sectors_are_played_beside_the_test_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--suite new-sectors --stage base --role cto --count 3"
+    assert main(["evaluate", str(run), *options.split()]) == 0
+    told = capsys.readouterr().out
+    assert "test-new-sectors" in told
+    assert "difference" in told
+    kept = run / "scores" / "new-sectors"
+    assert {folder.name for folder in kept.iterdir()} == {"test", "test-new-sectors"}

@@ -27,7 +27,7 @@ class MarlGuardsConfig(GuardsConfig):
     """Validation of joint training."""
 
     validate_every: Count = 20
-    """Joint steps between greedy validations; the best weights are kept. 0 never validates."""
+    """Joint steps between validations by sampled plays; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 200
     """Team cases of the validation split that are played each time."""
 

@@ -50,7 +50,7 @@ class GuardsConfig(Section):
     """Validation of a stage on cases of the validation split; the best weights are kept."""
 
     validate_every: Count = 0
-    """Steps between greedy validations; the best weights are kept. 0 never validates."""
+    """Steps between validations by sampled plays; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 64
     """Scenarios of the validation split that are played each time."""
     patience: Count = 0

@@ -19,6 +19,7 @@ from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
 from training.config.rl_sections import RLConfig
+from training.config.rollouts_config import RolloutsConfig
 from training.config.section import (
     Count,
     Difficulty,
@@ -64,21 +65,6 @@ class EngineConfig(Section):
         if self.structured and self.name != "vllm":
             raise ValueError(f"structured answers need name vllm, not {self.name!r}")
         return self
-
-
-class RolloutsConfig(Section):
-    """Where the episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
-
-    hosts: Count = 0
-    """Processes that play, each with all policies; 0 plays in the learner's process."""
-    block_size: Count = 0
-    """Cases that are played side by side, what a host takes at a time; 0: all of a step, for one host."""
-    backend: Literal["process", "ray"] = "process"
-    """Hosts are processes on this machine, or actors of a Ray cluster."""
-    address: str = ""
-    """Ray cluster for backend `ray` (`auto` finds one on this machine); empty starts one here."""
-    gpus_per_host: Weight = 0.0
-    """GPUs of each Ray host, also parts of one; processes take turns in the visible GPUs."""
 
 
 class EvaluationConfig(Section):
@@ -325,6 +311,7 @@ NEUTRAL_KEYS = frozenset(
         "marl.memory.micro_batch_tokens",
         "rollouts.hosts",
         "rollouts.backend",
+        "rollouts.timeout_s",
         "rollouts.address",
         "rollouts.gpus_per_host",
     }

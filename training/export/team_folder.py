@@ -39,11 +39,11 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Stage = Literal["sft", "grpo", "marl"]
 
 
-class _Record(BaseModel):
+class _FolderRecord(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Versions(_Record):
+class Versions(_FolderRecord):
     """Digests of what the weights were trained with: another digest means another game.
 
     Example: describe_versions(record.config.model).prompts == record.versions.prompts
@@ -55,7 +55,7 @@ class Versions(_Record):
     verifier: Digest  # what verifiers say of pinned plays
 
 
-class WeightsSource(_Record):
+class WeightsSource(_FolderRecord):
     """Origin of the weights. Example: WeightsSource(run="demo", digest="4f...", steps={"cto": "step_60"})"""
 
     run: str
@@ -63,7 +63,7 @@ class WeightsSource(_Record):
     steps: dict[str, str]  # owner -> name of its checkpoint
 
 
-class TeamRecord(_Record):
+class TeamRecord(_FolderRecord):
     """`team.json`.
 
     Example: open_team_folder(Path("exported/demo")).record.roles == {"cto": "cto", "coo": "coo", ...}

@@ -40,6 +40,8 @@ BACKENDS = "cpu:gloo,cuda:nccl"  # counts and objects lie on the CPU, gradients 
 def join_ranks(*, timeout_s: float = 1800.0) -> Ranks:
     """This process among those that torchrun started; alone where there is no torchrun.
 
+    A rank that waits longer than `timeout_s` for the others ends with an error.
+
     Raises:
         UserError: torchrun's variables are there in part, or this process has no GPU while others do.
     """

@@ -33,14 +33,11 @@ EXACT = Mismatch()
 
 @dataclass(slots=True)
 class MismatchSums:
-    """Adds up a Mismatch over micro-batches."""
+    """Adds up a Mismatch over micro-batches, on the device: the host waits for it in `result` alone."""
 
     count: int = 0
-    absolute: float = 0.0
-    largest: float = 0.0
-    kl: float = 0.0
-    weights: float = 0.0
-    squares: float = 0.0
+    sums: Float[Tensor, " 4"] | None = None  # of |gaps|, k3, weights and their squares
+    largest: Float[Tensor, ""] | None = None
 
     def add(self, logprobs: Float[Tensor, " own"], sampling_logprobs: Float[Tensor, " own"]) -> None:
         """Take in some tokens."""
@@ -49,21 +46,21 @@ class MismatchSums:
         gap = (logprobs - sampling_logprobs).double()
         weights = gap.exp()
         self.count += len(gap)
-        self.absolute += float(gap.abs().sum())
-        self.largest = max(self.largest, float(gap.abs().max()))
-        self.kl += float((weights - 1 - gap).sum())
-        self.weights += float(weights.sum())
-        self.squares += float(weights.square().sum())
+        found = torch.stack([gap.abs(), weights - 1 - gap, weights, weights.square()]).sum(1)
+        most = gap.abs().max()
+        self.sums = found if self.sums is None else self.sums + found
+        self.largest = most if self.largest is None else torch.maximum(self.largest, most)
 
     def result(self) -> Mismatch:
         """The means over all tokens so far."""
-        if not self.count:
+        if self.sums is None or self.largest is None:
             return EXACT
-        share = self.weights**2 / (self.count * self.squares) if self.squares else math.nan
+        absolute, kl, weights, squares, largest = torch.cat([self.sums, self.largest[None]]).tolist()
+        share = weights**2 / (self.count * squares) if squares else math.nan
         return Mismatch(
-            mean=self.absolute / self.count,
-            largest=self.largest,
-            kl=self.kl / self.count,
+            mean=absolute / self.count,
+            largest=largest,
+            kl=kl / self.count,
             effective_share=share,
         )
 
@@ -72,6 +69,7 @@ def ratios_of(
     logprobs: Float[Tensor, " own"],
     sampling_logprobs: Float[Tensor, " own"],
     row_of: Int[Tensor, " own"],
+    num_rows: int,
     *,
     level: Literal["token", "sequence"],
 ) -> Float[Tensor, " own"]:
@@ -79,7 +77,7 @@ def ratios_of(
     gap = logprobs - sampling_logprobs
     if level == "token":
         return torch.exp(gap)
-    return torch.exp(_mean_within(gap, row_of)[row_of])
+    return torch.exp(_mean_within(gap, row_of, num_rows)[row_of])
 
 
 def call_weights(
@@ -90,15 +88,15 @@ def call_weights(
     A call is one completion of the engine: its weight is the product over its tokens.
     """
     gap = logprobs - batch.sampling_logprobs
-    if level == "call" and len(gap):
-        gap = _sum_within(gap, batch.call_of)[batch.call_of]
+    if level == "call":
+        gap = _sum_within(gap, batch.call_of, batch.num_calls)[batch.call_of]
     return torch.exp(gap).clamp(max=cap)
 
 
-def _sum_within(values: Tensor, group_of: Tensor) -> Tensor:
-    groups = int(group_of.max()) + 1
+def _sum_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
     return torch.zeros(groups, dtype=values.dtype, device=values.device).index_add(0, group_of, values)
 
 
-def _mean_within(values: Tensor, group_of: Tensor) -> Tensor:
-    return _sum_within(values, group_of) / _sum_within(torch.ones_like(values), group_of).clamp(min=1)
+def _mean_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
+    counts = _sum_within(torch.ones_like(values), group_of, groups)
+    return _sum_within(values, group_of, groups) / counts.clamp(min=1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from simulator.engines.adapter_names import START
 from training.config.rl_sections import RLConfig
-from training.learner.fsdp import compute_device
+from training.learner.fsdp import compute_device, is_sharded
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
 from training.learner.kl import estimate_kl
 from training.learner.lora_batch import routed_roles
@@ -24,6 +24,7 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 
 IMPORTANCE_CAP = 2.0  # greatest weight of a call or token for what the engine sampled
+KeptLogprobs = dict[tuple[int, int], Tensor]  # ids of a reference and of a row -> (own,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +77,11 @@ class RowCounts:
 
 @dataclass(slots=True)
 class _Sums:
-    """Running sums of one role over its micro-batches."""
+    """Running sums of one role over its micro-batches, on the device: the host waits once, at the end."""
 
-    loss: float = 0.0
-    kl: float | None = None
-    clipped: float = 0.0
-    entropy: float = 0.0
-    tokens: float = 0.0
+    parts: Tensor  # (4,) float64: loss, clipped tokens, entropy, KL
+    has_kl: bool = False
+    tokens: int = 0
 
 
 def clipped_surrogate(
@@ -138,12 +137,15 @@ def backward_team(
     references: Mapping[str, nn.Module] | None = None,
     counts: Mapping[str, RowCounts] | None = None,
     agree: Callable[[int], int] = int,
+    kept: KeptLogprobs | None = None,
 ) -> dict[str, LossStats]:
     """Accumulate the gradients of all roles that this model speaks for, in one pass over their rows.
 
-    Sharded weights are gathered by all ranks at once: `agree` makes the number of passes the same on all.
+    Sharded weights are gathered by all ranks at once: `agree` makes a number the largest of any rank's, so
+    that all take the same passes, of references too.
 
     Args:
+        kept: log-probabilities by references of rows seen before in this step; those of new rows are added.
         references: of each role the model that KL is measured from; `model` itself stands for what its
             adapters were when `keep_start` kept them.
 
@@ -158,9 +160,24 @@ def backward_team(
         references = {}
     counts = counts or {role: count_rows(of_role) for role, of_role in rows.items()}
     live = {role: [row for row in of_role if row.has_signal] for role, of_role in rows.items()}
-    sums = {role: _Sums() for role in rows}
-    gaps = {role: MismatchSums() for role in rows}
     device = compute_device(model)
+    sums = {role: _Sums(parts=torch.zeros(4, dtype=torch.float64, device=device)) for role in rows}
+    gaps = {role: MismatchSums() for role in rows}
+    kept = {} if kept is None else kept
+    asked = [
+        one
+        for one in _distinct(references)
+        if agree(
+            int(
+                any(
+                    (id(one), id(row)) not in kept
+                    for role, of_role in live.items()
+                    if references.get(role) is one
+                    for row in of_role
+                )
+            )
+        )
+    ]
     batches = list(
         make_batches(
             [row for of_role in live.values() for row in of_role],
@@ -170,26 +187,33 @@ def backward_team(
         )
     )
     for _ in range(agree(len(batches)) - len(batches)):
-        for reference in _distinct(references):
+        for reference in asked:
             with torch.no_grad():
                 idle_pass(reference, config, device)
         idle_pass(model, config, device)
     for batch in batches:
         with routed_roles(model, batch):
-            loss = _batch_loss(model, batch, counts, config, references, sums, gaps)
+            for reference in asked:
+                needed = {id(one) for role, one in references.items() if role in batch.role_own}
+                if is_sharded(reference) or id(reference) in needed:
+                    _keep_logprobs(kept, reference, model, batch, config)
+            loss = _batch_loss(model, batch, counts, config, references, sums, gaps, kept)
             loss.backward()  # type: ignore[no-untyped-call]
-    return {
-        role: LossStats(
-            loss=one.loss,
-            kl=None if one.kl is None else one.kl / max(1.0, one.tokens),
-            clip_fraction=one.clipped / max(1.0, one.tokens),
-            entropy=one.entropy / max(1.0, one.tokens),
-            num_rows=len(live[role]),
-            num_tokens=int(one.tokens),
-            mismatch=gaps[role].result(),
-        )
-        for role, one in sums.items()
-    }
+    return {role: _make_stats(one, len(live[role]), gaps[role]) for role, one in sums.items()}
+
+
+def _make_stats(sums: _Sums, num_rows: int, gaps: MismatchSums) -> LossStats:
+    loss, clipped, entropy, kl = sums.parts.tolist()
+    tokens = max(1, sums.tokens)
+    return LossStats(
+        loss=loss,
+        kl=kl / tokens if sums.has_kl else None,
+        clip_fraction=clipped / tokens,
+        entropy=entropy / tokens,
+        num_rows=num_rows,
+        num_tokens=sums.tokens,
+        mismatch=gaps.result(),
+    )
 
 
 def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
@@ -214,12 +238,9 @@ def _batch_loss(
     references: Mapping[str, nn.Module],
     sums: Mapping[str, _Sums],
     gaps: Mapping[str, MismatchSums],
+    kept: KeptLogprobs,
 ) -> Tensor:
     """The loss of one micro-batch, summed over its roles; its parts are added to `sums`."""
-    before = {
-        id(one): _reference_logprobs(one, model, batch, config)
-        for one in _distinct({role: references[role] for role in batch.role_own if role in references})
-    }
     logprobs, entropy = token_logprobs(
         model, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
     )
@@ -227,15 +248,14 @@ def _batch_loss(
     total = torch.zeros((), device=losses.device)
     for role, own in batch.role_own.items():
         loss = reduce_losses(losses[own], batch, own, counts[role], config)
+        one, kl_sum = sums[role], loss.new_zeros(())
         if role in references:
-            base = before[id(references[role])][own]
+            base = torch.cat([kept[id(references[role]), id(row)] for row in batch.rows if row.role == role])
             kl = estimate_kl(logprobs[own], base)
             loss = loss + config.loss.kl_coefficient * reduce_losses(kl, batch, own, counts[role], config)
-            sums[role].kl = (sums[role].kl or 0.0) + float(kl.detach().sum())
-        one = sums[role]
-        one.loss += float(loss.detach())
-        one.clipped += float(is_clipped[own].sum())
-        one.entropy += float(entropy[own].detach().sum())
+            kl_sum, one.has_kl = kl.detach().sum(), True
+        found = (loss.detach(), is_clipped[own].sum(), entropy[own].detach().sum(), kl_sum)
+        one.parts += torch.stack([part.double() for part in found])
         one.tokens += own.stop - own.start
         gaps[role].add(logprobs[own].detach(), batch.sampling_logprobs[own])
         total = loss if len(batch.role_own) == 1 else total + loss
@@ -251,7 +271,7 @@ def policy_losses(
         weights = call_weights(logprobs.detach(), batch, level=config.loss.importance, cap=IMPORTANCE_CAP)
         now = torch.exp(logprobs - logprobs.detach())  # 1, with the gradient of a ratio
         return -weights * now * batch.advantages, torch.zeros_like(now, dtype=torch.bool)
-    ratio = ratios_of(logprobs, sampling, batch.row_of, level=config.loss.clip_level)
+    ratio = ratios_of(logprobs, sampling, batch.row_of, len(batch.rows), level=config.loss.clip_level)
     return clipped_surrogate(
         ratio, batch.advantages, clip_low=config.loss.clip_low, clip_high=config.loss.clip_high
     )
@@ -273,7 +293,7 @@ def reduce_losses(
         return losses.sum() / counts.tokens
     if config.loss.kind == "dr_grpo":
         return losses.sum() / (counts.rows * config.max_row_tokens)
-    lengths = torch.tensor([max(1, row.num_own) for row in batch.rows], device=losses.device)
+    lengths = batch.row_sizes.clamp(min=1)
     return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
 
 
@@ -283,8 +303,12 @@ def _distinct(models: Mapping[str, nn.Module]) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def _reference_logprobs(reference: nn.Module, model: nn.Module, batch: RowBatch, config: RLConfig) -> Tensor:
+def _keep_logprobs(
+    kept: KeptLogprobs, reference: nn.Module, model: nn.Module, batch: RowBatch, config: RLConfig
+) -> None:
     with routed_roles(reference, batch, prefix=START if reference is model else ""):
-        return token_logprobs(
+        logprobs, _ = token_logprobs(
             reference, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
-        )[0]
+        )
+    of_rows = logprobs.split_with_sizes([row.num_own for row in batch.rows])
+    kept.update(((id(reference), id(row)), own) for row, own in zip(batch.rows, of_rows, strict=True))

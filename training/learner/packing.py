@@ -37,6 +37,8 @@ class RowBatch:
     advantages: Float[Tensor, " own"]
     row_of: Int[Tensor, " own"]  # number of its row in this batch
     call_of: Int[Tensor, " own"]  # number of its call in this batch, over all rows
+    num_calls: int
+    row_sizes: Int[Tensor, " rows"]  # own tokens of each row
     rows: tuple[TrainingRow, ...]
     role_tokens: dict[str, tuple[int, int]]  # role -> its stretch of every line
     role_own: dict[str, slice]  # role -> its stretch of the own tokens
@@ -200,6 +202,8 @@ def _finish(
         advantages=torch.tensor([a for row in rows for a in row.own_advantages()], device=device),
         row_of=torch.tensor(row_of, device=device),
         call_of=torch.tensor(call_of, device=device),
+        num_calls=num_calls,
+        row_sizes=torch.tensor([row.num_own for row in rows], device=device),
         rows=tuple(rows),
         role_tokens=role_tokens,
         role_own=role_own,

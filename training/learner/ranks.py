@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -53,7 +53,19 @@ class Ranks:
 
     def first(self, item: Item) -> Item:
         """The first rank's item."""
-        return self.gather(item)[0]
+        if self.size == 1:
+            return item
+        sent = [item]
+        dist.broadcast_object_list(sent)
+        return sent[0]
+
+    def scatter(self, items: Sequence[Item]) -> Item:
+        """This rank's one of the first rank's items, which has one for every rank; others' are not read."""
+        if self.size == 1:
+            return items[0]
+        received: list[Any] = [None]
+        dist.scatter_object_list(received, list(items) if self.rank == 0 else None)
+        return received[0]  # type: ignore[no-any-return]
 
     def wait(self) -> None:
         """Go on when all ranks have come here: before what one of them wrote, or is to remove, is read."""
@@ -104,7 +116,10 @@ class Ranks:
         return anywhere
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Metrics averaged over the ranks that have them."""
+        """Metrics averaged over the ranks that have them; `loss` summed, of `mismatch_max` the largest.
+
+        A loss was divided by the counts of all ranks.
+        """
         if self.size == 1:
             return dict(metrics)
         gathered = self.gather(dict(metrics))
@@ -112,7 +127,10 @@ class Ranks:
         averaged = {}
         for name in names:
             values = [one[name] for one in gathered if name in one]
-            averaged[name] = sum(values) / len(values)
+            kind = name.partition("/")[0]
+            averaged[name] = max(values) if kind == "mismatch_max" else sum(values)
+            if kind not in ("loss", "mismatch_max"):
+                averaged[name] /= len(values)
         return averaged
 
 

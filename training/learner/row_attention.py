@@ -9,7 +9,7 @@ plain matrix products, which are 2.5 times as fast there as the flash kernel.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -49,12 +49,21 @@ class RowLayout:
     """
 
     segments: tuple[Segment, ...]  # in order, without gaps
-    masks: tuple[Tensor | None, ...]  # of each segment over what it sees and itself; None: plainly causal
     key_places: Tensor  # of every segment seen and own tokens, one after the other
     query_ends: Tensor  # int32, 0 and the running sums of the segments' lengths
     key_ends: Tensor  # int32, the same over seen and own tokens
     longest_query: int
     longest_key: int
+    _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+
+    def mask(self, queries: int, keys: int) -> Tensor | None:
+        """What the last `queries` of `keys` tokens see, for SDPA alone; None: plainly causal."""
+        if queries == keys:
+            return None
+        if (queries, keys) not in self._masks:
+            seen = torch.ones(queries, keys, dtype=torch.bool, device=self.key_places.device)
+            self._masks[queries, keys] = seen.tril(keys - queries)
+        return self._masks[queries, keys]
 
     @classmethod
     def of(cls, segments: list[Segment], device: torch.device | str) -> "RowLayout":
@@ -73,14 +82,8 @@ class RowLayout:
         spans = [(*seen, (start, stop)) for start, stop, seen in segments]
         keys = [sum(stop - start for start, stop in of_one) for of_one in spans]
         places = [place for of_one in spans for span in of_one for place in range(*span)]
-        masks: dict[tuple[int, int], Tensor | None] = {}
-        for query, key in zip(queries, keys, strict=True):
-            if (query, key) not in masks:
-                lower_right = torch.ones(query, key, dtype=torch.bool).tril(key - query)
-                masks[query, key] = None if query == key else lower_right.to(device)
         return cls(
             segments=tuple(segments),
-            masks=tuple(masks[pair] for pair in zip(queries, keys, strict=True)),
             key_places=torch.tensor(places, device=device),
             query_ends=_running_ends(queries, device),
             key_ends=_running_ends(keys, device),
@@ -157,7 +160,7 @@ def row_attention(
     queries, keys, values = (one.split_with_sizes(cuts, 2) for one in (query, key, value))  # is a zeroed line
     number_of = {(start, stop): number for number, (start, stop, _) in enumerate(layout.segments)}
     parts = []
-    for number, (segment, mask) in enumerate(zip(layout.segments, layout.masks, strict=True)):
+    for number, segment in enumerate(layout.segments):
         seen_keys, seen_values = keys[number], values[number]
         if segment.seen:
             shared = [number_of[one] for one in segment.seen]
@@ -169,6 +172,7 @@ def row_attention(
             )
             parts.append(part[None])
             continue
+        mask = layout.mask(queries[number].shape[2], seen_keys.shape[2])
         parts.append(
             scaled_dot_product_attention(
                 queries[number], seen_keys, seen_values, attn_mask=mask, is_causal=mask is None, scale=scaling

@@ -1,4 +1,4 @@
-"""Keeps the weights that do best in greedy play on the validation split."""
+"""Keeps the weights that do best on the validation split, sampled as they are trained."""
 
 import math
 import statistics

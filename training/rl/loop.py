@@ -10,7 +10,7 @@ knows no protocol, reward, credit scheme or estimator.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from simulator.chat import Chat
@@ -153,35 +153,41 @@ class RLLearner:
         return metrics
 
     def validate(self, scenarios: Sequence[Any]) -> tuple[list[float], dict[str, float]]:
-        """Scores of greedy plays by the present weights, the same on all ranks, and their metrics.
+        """Scores of one play of each scenario by the present weights, and their metrics.
+
+        Plays are sampled as in a step, each time by the same random numbers. Ranks share the scenarios, and
+        all of them get all scores.
 
         Raises:
             InfrastructureError: an episode was lost.
         """
-        groups = self.play_greedily(scenarios, "validation")
+        own, first_place = (scenarios, 0) if self.hosts is not None else self.ranks.shard(scenarios)
+        size = self.block_size * self.algorithm.episodes_per_case  # as many episodes at a time as in a step
+        jobs = cut_jobs(own, "validation", block_size=size, first_place=first_place, is_validation=True)
+        groups = self._play(jobs) if own else ()
         release_engine_memory(self.engine)
-        return self.ranks.first(self.scorer.score_validation(groups))
+        parts = self.ranks.gather(self.scorer.score_validation(groups) if groups else ([], {}))
+        scores = [score for of_rank, _ in parts for score in of_rank]
+        names = next((metrics for of_rank, metrics in parts if of_rank), {})
+        return scores, {
+            name: sum(metrics[name] * len(of_rank) for of_rank, metrics in parts if of_rank) / len(scores)
+            for name in names
+        }
 
     def play(self, scenarios: Sequence[Any], first_place: int = 0) -> Sequence[Any]:
         """Groups of all these scenarios by the present weights."""
         return self._play(self.cut_jobs(scenarios, self.num_steps, first_place))
 
-    def play_greedily(self, scenarios: Sequence[Any], stream: str) -> Sequence[Any]:
-        """One episode of every scenario by the present weights at temperature 0, the same on all ranks.
-
-        Raises:
-            InfrastructureError: an episode was lost.
-        """
-        size = self.block_size * self.algorithm.episodes_per_case  # as many episodes at a time as in a step
-        groups = self._play(cut_jobs(scenarios, stream, block_size=size, is_greedy=True))
-        return groups if self.hosts is None else self.ranks.first(groups)
-
     def select_rank_groups(self, groups: Sequence[Any], scenarios: Sequence[Any]) -> Sequence[Any]:
         """This rank's part of the groups, if rank 0's hosts played these scenarios; else all."""
         if self.hosts is None:
             return groups
-        own = {scenario.key for scenario in self.ranks.shard(scenarios)[0]}
-        return [group for group in self.ranks.first(groups) if group.scenario.key in own]
+        parts: list[list[Any]] = [[] for _ in range(self.ranks.size)]
+        if self.ranks.rank == 0:
+            for rank, part in enumerate(parts):
+                own = {one.key for one in replace(self.ranks, rank=rank).shard(scenarios)[0]}
+                part += [group for group in groups if group.scenario.key in own]
+        return self.ranks.scatter(parts)
 
     def cut_jobs(self, scenarios: Sequence[Any], step: int, first_place: int = 0) -> list[Job]:
         """The jobs that play a step's scenarios."""

@@ -14,7 +14,7 @@ from torch import nn
 from simulator.engines.adapter_names import adapter_of
 from training.config.rl_sections import RLConfig
 from training.learner.fsdp import copy_whole, is_sharded, whole
-from training.learner.learner import LossStats, RowCounts, backward_team, count_rows, join_stats
+from training.learner.learner import KeptLogprobs, LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
 from training.models.adapters import role_parameters
@@ -62,9 +62,11 @@ class PolicyUpdater:
         """
         self._set_rates()
         learning = {role: rows[role] for role in self.models if role not in self.frozen_roles}
-        parts = self.config.minibatches
+        parts, kept = self.config.minibatches, KeptLogprobs()
         done = [
-            self.update_all({role: _take_part(of_role, part, parts) for role, of_role in learning.items()})
+            self.update_all(
+                {role: _take_part(of_role, part, parts) for role, of_role in learning.items()}, kept
+            )
             for _ in range(self.config.updates_per_batch)
             for part in range(parts)
         ]
@@ -77,12 +79,16 @@ class PolicyUpdater:
         self.sync_actors()
         return stats
 
-    def update_all(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
-        """One step of all these roles; without any advantage the weights stay."""
+    def update_all(
+        self, rows: Mapping[str, Sequence[TrainingRow]], kept: KeptLogprobs | None = None
+    ) -> dict[str, LossStats]:
+        """One step of all these roles; without any advantage the weights stay. `kept`: as `backward_team`."""
         several = self.ranks.size > 1
         stats: dict[str, LossStats] = {}
         for roles in self._bases(rows):
-            stats |= self._update_base({role: rows[role] for role in roles if rows[role] or several})
+            stats |= self._update_base(
+                {role: rows[role] for role in roles if rows[role] or several}, {} if kept is None else kept
+            )
         return stats
 
     def sync_actors(self) -> None:
@@ -99,7 +105,9 @@ class PolicyUpdater:
         """The weights that play, as they are held: whole ones, each under the first role that has them."""
         return {role: role_weights(self.actors[role], role) for role in self.first_roles()}
 
-    def _update_base(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
+    def _update_base(
+        self, rows: Mapping[str, Sequence[TrainingRow]], kept: KeptLogprobs
+    ) -> dict[str, LossStats]:
         """One pass of all these roles' rows through the base that they share, then one step of each."""
         if not rows:
             return {}
@@ -114,6 +122,7 @@ class PolicyUpdater:
             references=self.references,
             counts=self._count(rows, model),
             agree=self.passes_agreement(model),
+            kept=kept,
         )
         return self._apply(list(rows), stats)
 
@@ -133,7 +142,14 @@ class PolicyUpdater:
                 done[owner] = float(inject_loss_fault(whole(norm)))
                 if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
                     self.optimizers[role].step()
-        return {role: replace(stats[role], grad_norm=done[self._owner(role)]) for role in roles}
+        return {
+            role: replace(
+                stats[role],
+                loss=stats[role].loss / self._num_divisors(self.models[role]),
+                grad_norm=done[self._owner(role)],
+            )
+            for role in roles
+        }
 
     def _count(self, rows: Mapping[str, Sequence[TrainingRow]], model: nn.Module) -> dict[str, RowCounts]:
         """Every role's divisors over all ranks; FSDP divides by the ranks once more, undone here."""
@@ -147,12 +163,16 @@ class PolicyUpdater:
                 )
                 for role, together in owners.items()
             }
-        divisor = self.ranks.size if is_sharded(model) else 1
+        divisor = self._num_divisors(model)
         counts = {}
         for role, of_role in own.items():
             num_rows, num_tokens = self.ranks.sum([of_role.rows, of_role.tokens])
             counts[role] = RowCounts(rows=num_rows / divisor, tokens=num_tokens / divisor)
         return counts
+
+    def _num_divisors(self, model: nn.Module) -> int:
+        """By how much FSDP divides gradients: losses of its ranks are as much larger."""
+        return self.ranks.size if is_sharded(model) else 1
 
     def passes_agreement(self, model: nn.Module) -> Callable[[int], int]:
         """Function that makes a number of passes the same on all ranks, if they gather weights together."""

@@ -34,6 +34,12 @@ class StoppedRunError(UserError):
     status = WORKER_LOST
 
 
+class FaultyRunError(StoppedRunError):
+    """Too many episodes without a reward, for reasons that are not the policy's."""
+
+    status = 7
+
+
 class OutOfMemoryError(StoppedRunError):
     """The machine had no memory left for a step."""
 

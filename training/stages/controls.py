@@ -9,17 +9,16 @@ each role has in SFT, then as many as it has in GRPO and joint training.
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from evaluation.scoring.baselines import play_alone
-from evaluation.scoring.sealed_plays import score_all, score_plays
+from evaluation.scoring.outcomes import TEAM, StagePlays
+from evaluation.scoring.sealed_plays import score_all
 from evaluation.scoring.team_players import BEST_HABITS
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
-from scenarios.team import TeamScenario
 from scenarios.team.single import SINGLE
-from simulator.records import Episode
-from simulator.reward import TeamVerdict
 from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
@@ -30,7 +29,7 @@ from training.models.adapters import list_owners, roles_of
 from training.models.engine_factory import serve
 from training.models.weights import is_finished, load_trainable, load_weights
 from training.runs.run_folder import Run
-from training.stages.evaluation import Scores, evaluate_once, find_repeats, play_options
+from training.stages.evaluation import evaluate_once, play_sealed
 from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
@@ -167,15 +166,13 @@ def train_single_grpo(path: Path) -> None:
 def evaluate_single(path: Path, stage: str) -> None:
     """Score the single agent after one of its stages on the team's sealed cases."""
 
-    def score(run: Run) -> list[Scores]:
+    def play_all(run: Run) -> StagePlays:
         config, grpo = run.config, _single_grpo_config(run.config)
         model, tokenizer = load_weights(run, stage, SINGLE)
         chat = make_chat(tokenizer, config)
         with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-            def play(
-                part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
-            ) -> list[tuple[Episode, TeamVerdict]]:
+            def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[Any]:
                 episodes = play_alone(
                     part,
                     engine=engine,
@@ -191,10 +188,9 @@ def evaluate_single(path: Path, stage: str) -> None:
                 )
                 return score_all(part, episodes, config.team_reward)
 
-            repeats = find_repeats(config)
-            return [score_plays(stage, test_cases(config), play, repeats=repeats, **play_options(run))]
+            return play_sealed(run, stage, TEAM, test_cases(config), play)
 
-    evaluate_once(path, f"evaluate/{stage}/team", 20, score)
+    evaluate_once(path, f"evaluate/{stage}/team", 20, play_all)
 
 
 def list_control_owners(config: RunConfig) -> tuple[str, ...]:

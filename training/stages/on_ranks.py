@@ -30,6 +30,7 @@ from training.learner.fsdp import join_ranks, leave_ranks
 from training.learner.ranks import Ranks, end_process
 from training.models.adapters import list_owners
 from training.models.base_model import quiet_libraries
+from training.rl.hosts.pool import longest_play_s
 from training.roles.resumable_trainer import uses_deepspeed
 from training.runs.faults import parse_faults, plan_faults
 from training.runs.memory import keep_freed_memory
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep_freed_memory()
         config = Run.open(options.run).config
         torch.set_num_threads(config.threads_per_worker)
-        ranks = join_trainer_ranks(config) if options.stage == "sft" else join_learner_ranks()
+        ranks = join_trainer_ranks(config) if options.stage == "sft" else join_learner_ranks(config)
         units = {
             "sft": lambda: config.sft.max_steps,
             "grpo": lambda: 5 * config.grpo.max_steps,
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def join_learner_ranks() -> Ranks:
+def join_learner_ranks(config: RunConfig) -> Ranks:
     """This process among the ranks of a stage of RL.
 
     Raises:
@@ -90,7 +91,7 @@ def join_learner_ranks() -> Ranks:
             "GRPO and joint training shard by grpo.memory.sharding and marl.memory.sharding fsdp2: launch"
             " with torchrun, without a config of accelerate"
         )
-    return join_ranks()
+    return join_ranks(timeout_s=longest_play_s(config.rollouts))
 
 
 def join_trainer_ranks(config: RunConfig) -> Ranks:
@@ -140,7 +141,7 @@ def train_on_ranks(train: Callable[..., None], path: Path, *args: Any) -> None:
     """
     if "RANK" not in os.environ:
         return train(path, *args)
-    ranks = join_ranks()
+    ranks = join_ranks(timeout_s=longest_play_s(Run.open(path).config.rollouts))
     PartialState(cpu=True)
     train(path, *args, ranks)
     leave_ranks(ranks)

@@ -1,6 +1,6 @@
 """The order of training stages: whose weights each one starts from, and which an evaluation reads."""
 
-from evaluation.scoring.scores import FEEDBACK_STAGES
+from evaluation.scoring.outcomes import FEEDBACK_STAGES
 from training.models.weights import BASE
 
 SOURCE = {  # stage -> the stage before it

@@ -24,7 +24,6 @@ from training.runs.workers import spare_gpus
 from training.stages.from_config import choose_game, load_joint_start, make_chat
 from training.stages.order import SOURCE
 
-HOST_TIMEOUT_S = 1800.0  # without an answer to a block, after which a host is replaced
 RoleStage = tuple[str, str]  # a stage that trains one owner's weights, and the owner
 
 
@@ -76,7 +75,7 @@ def open_hosts(run: Run, ranks: Ranks, role_stage: RoleStage | None = None) -> I
             return RayHost(opened, num_threads=threads, num_gpus=config.rollouts.gpus_per_host)
         return ProcessHost(opened, number=number, num_threads=threads, gpus=gpus)
 
-    pool = HostPool(make_host, 0 if ranks.rank else num_hosts, timeout_s=HOST_TIMEOUT_S)
+    pool = HostPool(make_host, 0 if ranks.rank else num_hosts, timeout_s=config.rollouts.timeout_s)
     try:
         yield pool
     finally:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from evaluation.scoring.outcomes import MODES
-from evaluation.scoring.sealed_plays import outcome_path
+from evaluation.scoring.outcomes import MODES, outcome_path
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
@@ -84,7 +83,7 @@ def take_over(donor: Run, run: Run) -> list[str]:
 
 def _list_stages(config: RunConfig) -> Iterator[tuple[str, str | None]]:
     yield BASE, None
-    for stage in ("sft", "grpo"):
+    for stage in ("sft", "grpo", *ROLE_CONTROLS):
         yield from ((stage, owner) for owner in list_owners(config.model))
     yield JOINT, None
 

@@ -10,8 +10,8 @@ from functools import partial
 
 from transformers import PreTrainedModel
 
-from evaluation.scoring.scores import RoleScores, read_scores
-from evaluation.scoring.sealed_plays import score_solver
+from evaluation.scoring.outcomes import StagePlays, read_stage
+from evaluation.scoring.sealed_plays import draw_sealed, solo_player
 from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
 from scenarios.base import Scenario, Split
@@ -25,7 +25,7 @@ from training.models.weights import BASE, is_finished, load_trainable, load_weig
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
 from training.stages.base import make_base
-from training.stages.evaluation import scores_path, store_scores
+from training.stages.evaluation import play_sealed
 from training.stages.from_config import make_chat
 from training.stages.grpo import train_on_scenarios
 from training.stages.sft import NUM_VALIDATION_ROWS, train_on_rows
@@ -35,7 +35,7 @@ MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained
 TESTED = {"untrained": BASE, "sft": "sft", "grpo": "grpo"}  # stage -> whose weights are scored
 
 
-def train_tasks(run: Run, place: str, say: Say) -> list[RoleScores]:
+def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
     """Train a solver through all stages in one run folder; returns its scores on the sealed test tasks.
 
     Raises:
@@ -60,18 +60,18 @@ def train_tasks(run: Run, place: str, say: Say) -> list[RoleScores]:
     return [_score(run, source, stage) for stage in _tested_stages(run)]
 
 
-def summarise_tasks(scores: Sequence[RoleScores]) -> list[str]:
+def summarise_tasks(scores: Sequence[StagePlays]) -> list[str]:
     """A Markdown table of what the solver earned at each stage."""
     lines = [
         "| stage | reward | greedy | right, greedy | failed calls | tokens |",
         "|---|---|---|---|---|---|",
     ]
     for one in scores:
-        found = mean_interval(one.sampled)
+        exact, greedy = one.column("exact", "greedy"), one.column("reward", "greedy")
         lines.append(
-            f"| {one.stage} | {found:.2f}"
-            f" | {statistics.fmean(one.greedy):.2f} | {sum(one.greedy_exact)} of {len(one.greedy)}"
-            f" | {one.num_tool_failures} | {one.mean_tokens:.0f} |"
+            f"| {one.stage} | {mean_interval(one.column('reward')):.2f}"
+            f" | {f'{statistics.fmean(greedy):.2f}' if greedy else '-'} | {sum(exact)} of {len(exact)}"
+            f" | {sum(one.column('failed_calls'))} | {statistics.fmean(one.column('tokens')):.0f} |"
         )
     return lines
 
@@ -157,28 +157,27 @@ def _tested_stages(run: Run) -> list[str]:
     return [stage for stage in TESTED if steps[stage]]
 
 
-def _score(run: Run, source: TaskSource, stage: str) -> RoleScores:
-    """The stage's scores on the test tasks, played once."""
-    role = source.role.name
+def _score(run: Run, source: TaskSource, stage: str) -> StagePlays:
+    """The stage's plays of the test tasks, sampled and greedy, made once."""
+    role, config = source.role.name, run.config
     name = f"evaluate/{stage}/{role}"
-    if run.is_done(name):
-        (known,) = read_scores(scores_path(run, name))
-        assert isinstance(known, RoleScores)
+    if run.is_done(name) and (known := read_stage(run.path, stage, role)):
         return known
     model, tokenizer = load_weights(run, TESTED[stage], role)
-    chat = make_chat(tokenizer, run.config)
+    chat = make_chat(tokenizer, config)
+    scenarios = draw_sealed(lambda key: source.draw("test", config.evaluation.num_role_scenarios, key))
     with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
-        scores = score_solver(
-            stage,
-            source.family,
-            source.role,
-            lambda key: source.draw("test", run.config.evaluation.num_role_scenarios, key),
+        play = solo_player(
+            role,
+            {source.family.name: source.family},
             engine=engine,
             chat=chat,
-            max_turns=run.config.grpo.max_turns,
-            max_completion_tokens=run.config.grpo.max_completion_tokens,
-            max_failed_calls=run.config.grpo.max_failed_calls,
-            kind=run.config.grpo.agent,
+            max_turns=config.grpo.max_turns,
+            max_completion_tokens=config.grpo.max_completion_tokens,
+            max_failed_calls=config.grpo.max_failed_calls,
+            kind=config.grpo.agent,
+            roles={role: source.role},
         )
-    store_scores(run, name, [scores])
-    return scores
+        plays = play_sealed(run, stage, role, scenarios, play)
+    run.mark_done(name)
+    return plays

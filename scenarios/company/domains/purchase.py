@@ -22,6 +22,7 @@ from scenarios.company.domain import (
 NUM_ITEMS = (2, 2, 3, 3, 3, 4, 4, 5, 5, 5)  # by difficulty 1-10
 BUNDLE_COUNT = (2, 2, 2, 2, 2, 3, 3, 3, 3, 3)  # tiers of one kind that earn the discount
 KINDS = ("committed", "premium")
+MOST_SHORT = 6  # points under the floor, where no part is to reach it
 TERMS = (
     "Every k$ saved is worth 1 k$. Every quality point is worth {point} k$, up to the ceiling of {ceiling} "
     "points. Hard limit: quality of at least {quality} points (the floor).",
@@ -50,6 +51,8 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
     names = rng.sample(request.sector.items, NUM_ITEMS[level])
     floor = request.terms.limits["quality"]
     quality = floor - rng.randint(1, 2) if request.breaks_limit else floor + rng.randint(0, 2)
+    if request.vetoes:
+        quality = max(len(names), floor - MOST_SHORT)
     points = [1] * len(names)
     for _ in range(quality - len(names)):
         points[rng.randrange(len(names))] += 1
@@ -67,7 +70,7 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
         if kind == "committed":
             upgrade["percent"] = rng.randint(10, 40)
         else:
-            upgrade["points"] = rng.randint(1, 3)
+            upgrade["points"] = 1 if request.vetoes else rng.randint(1, 3)
         upgrades[f"{kind} {name}"] = upgrade
     return {
         "items": items,

@@ -23,6 +23,10 @@ NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
 NUM_PEOPLE = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
 SHORTEST, LONGEST = 5, 20  # days of a package before the plan is stretched to its length
 KINDS = ("overtime", "contractor", "shift", "shift")  # as often as they are drawn
+MILESTONE_FROM = (
+    3  # difficulty from which a package may have a day of its own, a hard limit beside the deadline
+)
+MISSED_SHARE, MET_SHARE = 0.7, 0.3  # of plans that need a part, and of others, those with a milestone
 TERMS = (
     "Every day by which the finish comes earlier is worth {day} k$. Hard limit: the finish is on day "
     "{deadline} at the latest (the deadline).",
@@ -64,10 +68,18 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
         for name, (owner, days, after) in zip(names, drawn, strict=True)
     }
     deadline = request.terms.limits["deadline"]
-    wanted = deadline + (rng.randint(1, 10) if request.breaks_limit else -rng.randint(0, 8))
-    length = measure({"packages": packages, "upgrades": {}}, ())["finish"]
+    share = MISSED_SHARE if request.breaks_limit else MET_SHARE
+    has_milestone = request.difficulty >= MILESTONE_FROM and rng.random() < share
+    is_late = request.breaks_limit and not has_milestone
+    wanted = deadline + (rng.randint(1, 10) if is_late else -rng.randint(0, 8))
+    plan: dict[str, Any] = {"packages": packages, "upgrades": {}}
+    length = measure(plan, ())["finish"]
     for package in packages.values():
         package["days"] = max(3, (package["days"] * wanted + length // 2) // length)
+    if has_milestone:
+        name, done = rng.choice(list(_work_off(plan, ()).items())[:-1])
+        late = rng.randint(1, 5) if request.breaks_limit else -rng.randint(0, 4)
+        plan["milestone"] = {"package": name, "day": max(1, done - late)}
     candidates = [(kind, name) for kind in sorted(set(KINDS)) if kind != "overtime" for name in names]
     candidates += [("overtime", person) for person in people]
     chances = [KINDS.count(kind) * (2 if kind == "overtime" else 1) for kind, _ in candidates]
@@ -86,7 +98,7 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
                 upgrade["saves"] = max(1, days * rng.randint(15, 40) // 100)
         title = f"{'extra shift' if kind == 'shift' else kind} {name}"
         upgrades.setdefault(title, upgrade)
-    return {"packages": packages, "upgrades": upgrades}
+    return {**plan, "upgrades": upgrades}
 
 
 def _schedule(structure: Structure, choice: Choice) -> tuple[set[str], dict[str, int], dict[str, int]]:
@@ -106,11 +118,23 @@ def _schedule(structure: Structure, choice: Choice) -> tuple[set[str], dict[str,
 
 
 def measure(structure: Structure, choice: Choice) -> dict[str, int]:
-    """The day on which the last package is done, by one pass over the packages."""
+    """The day on which the last package is done, and that of the milestone beside its own day."""
+    return _tell_days(structure, _work_off(structure, choice))
+
+
+def _tell_days(structure: Structure, done: Mapping[str, int]) -> dict[str, int]:
+    figures = {"finish": max(done.values())}
+    if "milestone" in structure:
+        milestone = structure["milestone"]
+        figures |= {"milestone": done[milestone["package"]], "milestone_day": milestone["day"]}
+    return figures
+
+
+def _work_off(structure: Structure, choice: Choice) -> dict[str, int]:
+    """The day on which every package is done, by one pass over the packages."""
     overtime, contracted, saved = _schedule(structure, choice)
     done: dict[str, int] = {}
     free: dict[str, int] = {}
-    finish = 0
     for name, package in structure["packages"].items():
         owner, days = package["owner"], package["days"]
         start = 0
@@ -127,8 +151,7 @@ def measure(structure: Structure, choice: Choice) -> dict[str, int]:
                 days = max(1, days - saved[name])
             end = free[owner] = start + days
         done[name] = end
-        finish = max(finish, end)
-    return {"finish": finish}
+    return done
 
 
 def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
@@ -157,7 +180,7 @@ def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, 
     for name in list(nx.topological_sort(graph))[1:]:
         done[name] = days[name] + max(done[earlier] for earlier in graph.predecessors(name))
     cost = sum(structure["upgrades"][name]["cost"] for name in choice)
-    return cost, {"finish": max(done.values())}
+    return cost, _tell_days(structure, done)
 
 
 def value(terms: Terms, figures: Figures) -> int:
@@ -166,7 +189,8 @@ def value(terms: Terms, figures: Figures) -> int:
 
 
 def keeps_limit(terms: Terms, figures: Figures) -> bool:
-    return figures["finish"] <= terms.limits["deadline"]
+    is_met = figures.get("milestone", 0) <= figures.get("milestone_day", 0)
+    return is_met and figures["finish"] <= terms.limits["deadline"]
 
 
 def describe(structure: Structure) -> str:
@@ -174,6 +198,8 @@ def describe(structure: Structure) -> str:
     for name, package in structure["packages"].items():
         after = f", after {' and '.join(package['after'])}" if package["after"] else ""
         lines.append(f"{name}: {package['owner']}, {package['days']} days{after}")
+    if "milestone" in structure:
+        lines += ["Milestone:", "{package}: done by day {day}".format(**structure["milestone"])]
     lines.append("Upgrades:")
     for name, upgrade in structure["upgrades"].items():
         lines.append(f"{name}: cost {upgrade['cost']}, {_write_effect(upgrade)}")
@@ -193,7 +219,10 @@ def _write_days(days: int) -> str:
 
 
 def write_figures(figures: Figures) -> str:
-    return f"finish day {figures['finish']}"
+    milestone = (
+        ", milestone on day {milestone}, wanted by day {milestone_day}" if "milestone" in figures else ""
+    )
+    return f"finish day {figures['finish']}{milestone.format(**figures)}"
 
 
 DOMAIN = Domain(
@@ -209,4 +238,9 @@ DOMAIN = Domain(
     subject="work plan",
     rules=RULES,
     terms=TERMS,
+    second_limit=(
+        "milestone",
+        "Where a plan names a milestone, that package must be done by the day stated: this is a hard limit "
+        "as well, and earns nothing.",
+    ),
 )

@@ -30,6 +30,8 @@ MOST_STEPS = 9  # names that a sector has
 CHAIN_SHARE = (0, 0, 0.4, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 1.0)  # of assets that are reached from another one
 SECOND_ROUTE_SHARE = (0, 0, 0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # of spare steps that open a second route
 LEAST_IMPACT = 10
+CAP_FROM = 3  # difficulty from which an asset may have a cap of its own, a hard limit beside the appetite
+PASSED_SHARE, KEPT_SHARE = 0.7, 0.3  # of graphs that need a part, and of others, those with a cap
 TERMS = (
     "Every k$ of expected loss that is avoided is worth {avoided_loss} k$. Hard limit: the expected loss is "
     "at most {expected_loss} k$ (the risk appetite).",
@@ -80,12 +82,17 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
         graph[name] = {"loss": rng.randint(30, 90), "from": source, "routes": own}
     threats: dict[str, Any] = {"assets": graph, "steps": likelihoods, "upgrades": {}}
     appetite = request.terms.limits["expected_loss"]
-    wanted = appetite + (
-        rng.randint(2, 20) if request.breaks_limit else -appetite * rng.randint(2, 30) // 100
-    )
+    share = PASSED_SHARE if request.breaks_limit else KEPT_SHARE
+    has_cap = request.difficulty >= CAP_FROM and rng.random() < share
+    is_over = request.breaks_limit and not has_cap
+    wanted = appetite + (rng.randint(2, 20) if is_over else -appetite * rng.randint(2, 30) // 100)
     expected = max(1, measure(threats, ())["expected_loss"])
     for asset_facts in graph.values():
         asset_facts["loss"] = max(LEAST_IMPACT, -(-asset_facts["loss"] * wanted // expected))
+    if has_cap:
+        name, lost = rng.choice(list(_find_losses(threats, ()).items()))
+        over = rng.randint(1, max(1, lost // 3)) if request.breaks_limit else -rng.randint(0, 5)
+        threats["cap"] = {"asset": name, "loss": max(1, lost - over)}
     for step in rng.sample(list(likelihoods), NUM_UPGRADES[level]):
         to = likelihoods[step] * rng.randint(15, 60) // 100
         threats["upgrades"][request.sector.controls[step]] = {
@@ -107,10 +114,22 @@ def _harden(structure: Structure, choice: Choice) -> dict[str, int]:
 
 
 def measure(structure: Structure, choice: Choice) -> dict[str, int]:
-    """Exact expected loss, asset by asset in whole numbers."""
+    """Exact expected loss, and that of the capped asset beside its cap."""
+    return _tell_losses(structure, _find_losses(structure, choice))
+
+
+def _tell_losses(structure: Structure, losses: Mapping[str, int]) -> dict[str, int]:
+    figures = {"expected_loss": sum(losses.values())}
+    if "cap" in structure:
+        figures |= {"asset_loss": losses[structure["cap"]["asset"]], "asset_cap": structure["cap"]["loss"]}
+    return figures
+
+
+def _find_losses(structure: Structure, choice: Choice) -> dict[str, int]:
+    """Exact expected loss of every asset, in whole numbers."""
     likelihoods = _harden(structure, choice)
     reached = {OUTSIDE: (1, 1)}
-    total = 0
+    losses: dict[str, int] = {}
     for name, asset in structure["assets"].items():
         missed, scale = 1, 1
         for route in asset["routes"]:
@@ -123,8 +142,8 @@ def measure(structure: Structure, choice: Choice) -> dict[str, int]:
         before, before_scale = reached[asset["from"]]
         numerator, denominator = before * (scale - missed), before_scale * scale
         reached[name] = (numerator, denominator)
-        total += asset["loss"] * numerator // denominator
-    return {"expected_loss": total}
+        losses[name] = asset["loss"] * numerator // denominator
+    return losses
 
 
 def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
@@ -138,14 +157,15 @@ def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, 
         )
     )
     scale = 100 ** len(likelihoods)
-    total = 0
+    losses: dict[str, int] = {}
     for name, asset in assets.items():
         reached = sum(
             sign * prod(likelihoods[step] for step in union) * 100 ** (len(likelihoods) - len(union))
             for union, sign in unions[name]
         )
-        total += asset["loss"] * reached // scale
-    return sum(structure["upgrades"][name]["cost"] for name in choice), {"expected_loss": total}
+        losses[name] = asset["loss"] * reached // scale
+    cost = sum(structure["upgrades"][name]["cost"] for name in choice)
+    return cost, _tell_losses(structure, losses)
 
 
 @lru_cache(maxsize=16)  # a structure is measured with one choice after the other
@@ -183,7 +203,8 @@ def value(terms: Terms, figures: Figures) -> int:
 
 
 def keeps_limit(terms: Terms, figures: Figures) -> bool:
-    return figures["expected_loss"] <= terms.limits["expected_loss"]
+    is_capped = figures.get("asset_loss", 0) <= figures.get("asset_cap", 0)
+    return is_capped and figures["expected_loss"] <= terms.limits["expected_loss"]
 
 
 def describe(structure: Structure) -> str:
@@ -194,6 +215,8 @@ def describe(structure: Structure) -> str:
             " then ".join(f"{step} {likelihoods[step]} %" for step in route) for route in asset["routes"]
         )
         lines.append(f"{name}: loss {asset['loss']}, from {asset['from']} by {routes}")
+    if "cap" in structure:
+        lines += ["Cap:", "{asset}: expected loss of at most {loss} k$".format(**structure["cap"])]
     lines.append("Upgrades:")
     for name, upgrade in structure["upgrades"].items():
         lines.append(f"{name}: cost {upgrade['cost']}, {_write_effect(upgrade)}")
@@ -205,7 +228,12 @@ def _write_effect(upgrade: Mapping[str, Any]) -> str:
 
 
 def write_figures(figures: Figures) -> str:
-    return f"expected loss {figures['expected_loss']} k$"
+    capped = (
+        ", {asset_loss} k$ of it on the capped asset, at most {asset_cap} k$"
+        if "asset_cap" in figures
+        else ""
+    )
+    return f"expected loss {figures['expected_loss']} k${capped.format(**figures)}"
 
 
 DOMAIN = Domain(
@@ -221,4 +249,9 @@ DOMAIN = Domain(
     subject="threat graph",
     rules=RULES,
     terms=TERMS,
+    second_limit=(
+        "cap",
+        "Where a cap is stated for an asset, the expected loss of that asset must not exceed it: this is a "
+        "hard limit as well, and earns nothing.",
+    ),
 )

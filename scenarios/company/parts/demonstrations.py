@@ -15,7 +15,7 @@ from scenarios.base import Step, Style, ToolCall
 from scenarios.company.comparison import beats, compare_in_words
 from scenarios.company.domain import Domain
 from scenarios.company.parts.question import (
-    Question,
+    PartQuestion,
     code_parts,
     find_best,
     list_affordable,
@@ -99,14 +99,14 @@ def search_option(
     return tuple(steps), text.removesuffix("\n"), best
 
 
-def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:
+def search(question: PartQuestion, searched: Sequence[Part]) -> tuple[Step, ...]:
     """The search, and the best part as the answer."""
     steps, text, best = search_option(question.option, question.amount, searched)
     assert best is not None  # an amount buys more worth than nothing has
     return (*steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
 
-def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
+def reckon(question: PartQuestion, parts: Sequence[Part]) -> tuple[Step, ...]:
     """Reads the description, names the best parts by the rules, has them measured and compares them."""
     within = list_affordable(parts, question.amount)
     ranked = sorted(
@@ -121,7 +121,7 @@ def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
     return (describe, *steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
 
-def look_up(domain: Domain, question: Question) -> tuple[Step, ...]:
+def look_up(domain: Domain, question: PartQuestion) -> tuple[Step, ...]:
     """Has the efficient parts listed and takes the dearest within the amount, by its code."""
     describe = ToolCall(name="describe", arguments={"option": question.option})
     within = [item for item in code_parts(domain, question).items() if item[1].cost <= question.amount]
@@ -129,7 +129,7 @@ def look_up(domain: Domain, question: Question) -> tuple[Step, ...]:
     return (Step(text="", call=describe), Step(text=json.dumps({**answer_of(best), "part": [code]})))
 
 
-def demonstrate(domain: Domain, question: Question, style: Style) -> tuple[Step, ...]:
+def demonstrate(domain: Domain, question: PartQuestion, style: Style) -> tuple[Step, ...]:
     """A search where parts are few, else a reckoning; in short style the efficient parts are looked up."""
     if style == "short":
         return look_up(domain, question)
@@ -138,7 +138,7 @@ def demonstrate(domain: Domain, question: Question, style: Style) -> tuple[Step,
     return search(question, searched) if searched else reckon(question, parts)
 
 
-def count_most_calls(domain: Domain, question: Question, style: Style) -> int:
+def count_most_calls(domain: Domain, question: PartQuestion, style: Style) -> int:
     """Tool calls of the demonstration, and two at least in full style: a look and a measurement."""
     num_calls = len(demonstrate(domain, question, style)) - 1
     return num_calls if style == "short" else max(2, num_calls)

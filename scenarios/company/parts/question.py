@@ -7,18 +7,20 @@ from typing import Any
 
 from scenarios.base import Split, Style
 from scenarios.company.domain import Choice, Domain, Terms, price_parts
-from scenarios.company.knapsack import list_efficient
+from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.records import Part
 from scenarios.company.setting import draw_setting, draw_structure
 from scenarios.company.splits import belongs_to
 from scenarios.company.steps import name_code
 
 MAX_TRIES = 300
+BOUND_FROM, BOUND_SHARE = 3, 0.18  # difficulty from which so many best parts are others without the limit
+MOST_BOUND_TRIES = 100  # after these any question will do
 LEAST_AFFORDABLE = (3, 3, 4, 4, 6, 7, 8, 10, 12, 14)  # parts to choose among, by difficulty 1-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PartQuestion:
     """A part question as its facts state it.
 
     Example: read_question(scenario.facts).amount == 30
@@ -30,9 +32,9 @@ class Question:
     terms: Terms
 
 
-def read_question(facts: Mapping[str, Any]) -> Question:
+def read_question(facts: Mapping[str, Any]) -> PartQuestion:
     """The question that the facts hold."""
-    return Question(
+    return PartQuestion(
         option=facts["option"],
         amount=facts["amount"],
         structure=facts["structure"],
@@ -45,10 +47,16 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
     setting = draw_setting(split, seed, index, difficulty)
     rng = random.Random(f"part/{domain.seat}/{setting.key}")
     terms = setting.terms[domain.seat]
+    wants_bound = difficulty >= BOUND_FROM and rng.random() < BOUND_SHARE
     for attempt in range(MAX_TRIES):
+        is_bound = wants_bound and attempt < MOST_BOUND_TRIES
         option = rng.choice(list(setting.names))
-        structure, parts = draw_structure(setting, domain.seat, option, attempt)
+        structure, parts = draw_structure(
+            setting, domain.seat, option, attempt, "need" if is_bound else "as set"
+        )
         efficient = list_efficient(parts)
+        if is_bound and efficient == list_efficient(parts, keeping=False):
+            continue
         costs = [upgrade["cost"] for upgrade in structure["upgrades"].values()]
         shown_in_full = [setting.drawn_sector, setting.drawn_names[option], costs]
         shown_in_short = [[part.cost, part.worth] for part in efficient if part.choice]
@@ -57,7 +65,8 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
             for amount in range(efficient[1].cost, efficient[-1].cost + 1)
             if belongs_to(split, [amount, shown_in_full])
             and belongs_to(split, [amount, shown_in_short])
-            and len(list_affordable(parts, amount)) >= LEAST_AFFORDABLE[difficulty - 1]
+            and len(list_affordable(parts, amount, keeping=not is_bound)) >= LEAST_AFFORDABLE[difficulty - 1]
+            and not (is_bound and is_limit_idle(parts, amount))
         ]
         if amounts:
             return {
@@ -74,12 +83,19 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
     raise RuntimeError(f"no question for {domain.seat} on {setting.key} in {MAX_TRIES} draws")
 
 
-def list_affordable(parts: Sequence[Part], amount: int) -> list[Part]:
-    """The parts within the amount that keep the limit."""
-    return [part for part in parts if part.keeps_limit and part.cost <= amount]
+def list_affordable(parts: Sequence[Part], amount: int, keeping: bool = True) -> list[Part]:
+    """The parts within the amount that keep the limit, without `keeping` those that break it, too."""
+    return [part for part in parts if part.cost <= amount and (part.keeps_limit or not keeping)]
 
 
-def list_parts(domain: Domain, question: Question) -> tuple[Part, ...]:
+def is_limit_idle(parts: Sequence[Part], amount: int) -> bool:
+    """Return whether the best part within the amount is the same without the limit."""
+    return take_within(list_efficient(parts), amount) is take_within(
+        list_efficient(parts, keeping=False), amount
+    )
+
+
+def list_parts(domain: Domain, question: PartQuestion) -> tuple[Part, ...]:
     """All parts of the question, () first."""
     return price_parts(domain, question.structure, question.terms, question.option)
 
@@ -89,13 +105,13 @@ def find_best(parts: Sequence[Part], amount: int) -> Part:
     return [part for part in list_efficient(parts) if part.cost <= amount][-1]
 
 
-def code_parts(domain: Domain, question: Question) -> dict[str, Part]:
+def code_parts(domain: Domain, question: PartQuestion) -> dict[str, Part]:
     """Code -> efficient part that buys something, as short texts list them."""
     efficient = list_efficient(list_parts(domain, question))
     return {name_code(number): part for number, part in enumerate(part for part in efficient if part.choice)}
 
 
-def read_choice(domain: Domain, question: Question, style: Style, names: object) -> Choice | None:
+def read_choice(domain: Domain, question: PartQuestion, style: Style, names: object) -> Choice | None:
     """The names in the structure's order; None where they are no part: unknown, repeated or not together.
 
     In short style, which shows codes, a single name may be the code of an efficient part.
@@ -111,7 +127,7 @@ def read_choice(domain: Domain, question: Question, style: Style, names: object)
     return None if coded is None else coded.choice
 
 
-def find_best_again(domain: Domain, question: Question) -> int:
+def find_best_again(domain: Domain, question: PartQuestion) -> int:
     """The best worth within the amount by the domain's second method, over all choices."""
     structure, terms = question.structure, question.terms
     before = domain.value(terms, domain.measure_again(structure, ())[1])

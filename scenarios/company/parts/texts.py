@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 from scenarios.base import Style
 from scenarios.company.domain import Domain, write_terms
-from scenarios.company.parts.question import Question, code_parts, read_question
+from scenarios.company.parts.question import PartQuestion, code_parts, read_question
 from scenarios.company.records import Part
 from scenarios.company.steps import write_parts
 
@@ -60,7 +60,7 @@ def write_brief(domain: Domain, facts: Mapping[str, Any], style: Style) -> str:
         name=facts["name"],
         amount=question.amount,
         offered=offered,
-        terms=write_terms(domain, question.terms, facts["wording"]),
+        terms=write_terms(domain, question.terms, facts["wording"], [question.structure]),
     )
 
 
@@ -74,7 +74,7 @@ def write_measured(domain: Domain, part: Part, style: Style) -> str:
     return f"{domain.write_figures(part.figures)}; cost {part.cost}, worth {part.worth}; {limit}"
 
 
-def describe_option(domain: Domain, question: Question, style: Style) -> str:
+def describe_option(domain: Domain, question: PartQuestion, style: Style) -> str:
     """The observation of the tool describe: the whole structure, or in short style the efficient parts alone.
 
     Example (short): "F 6 5, G 15 10"

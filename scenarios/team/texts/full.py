@@ -206,7 +206,7 @@ def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> lis
     if "structures" in seat.facts:
         domain, structures = DOMAINS[seat.role], seat.facts["structures"]
         terms = Terms(rates=seat.facts["rates"], limits=seat.facts["limits"])
-        lines.append(write_terms(domain, terms, case.public.wording))
+        lines.append(write_terms(domain, terms, case.public.wording, structures.values()))
         for option in case.options:
             lines += _write_now(case, seat, option)
             offered = domain.write_upgrades(structures[option])

@@ -22,7 +22,7 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import own_pass
-from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
+from simulator.engines.embedded.grouped_attention import use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, on_device
 from simulator.engines.embedded.lora_rows import can_stack
@@ -375,12 +375,11 @@ class TransformersEngine:
         """Feed one token a row."""
         tokens, starts, fed = self._next_tokens(rows)
         device = window.valid.device
-        whole = can_share(lane.model)
-        cache = window.cache(len(rows), whole=whole)
+        cache = window.cache(len(rows))
         with routed(lane, rows):
             output = lane.model(
                 input_ids=torch.tensor(tokens, device=device)[:, None],
-                attention_mask=window.step_mask(len(rows), whole=whole),
+                attention_mask=window.step_mask(len(rows)),
                 position_ids=torch.tensor(starts, device=device)[:, None],
                 past_key_values=cache,
                 use_cache=True,

@@ -3,8 +3,7 @@
 Transformers repeats keys and values for every query head where a mask is given; that copy of the whole window
 costs ten times the attention itself. Here query heads that share a key head are further queries of it.
 
-What prompts have in common (`SharedText`) is held once, and all rows attend to it in one product. A row's own
-keys come with the columns that no token has yet: a part of a buffer is copied before every product.
+What prompts have in common (`SharedText`) is held once, and all rows attend to it in one product.
 """
 
 from collections.abc import Iterator, Sequence

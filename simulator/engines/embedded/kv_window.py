@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from simulator.engines.embedded.grouped_attention import Block
 
 GROWTH = 64  # columns added at a time
+GRAIN = 32  # columns seen by a step: a multiple of it
 
 
 class _WindowLayer(DynamicLayer):
@@ -61,22 +62,23 @@ class KVWindow:
     def num_rows(self) -> int:
         return self.valid.shape[0]
 
-    def cache(self, num_rows: int, *, whole: bool = False) -> Cache:
-        """Return the first rows of the window as a Hugging Face cache that writes at the next column.
-
-        `whole`: with columns not yet in use, so that matrix products need no copies.
-        """
+    def cache(self, num_rows: int) -> Cache:
+        """Return the first rows of the window as a Hugging Face cache that writes at the next column."""
         self._reserve(self.column + 1)
-        width = self.valid.shape[1] if whole else self.column + 1
+        width = self._width()
         for layer in self.layers:
             layer.column, layer.num_rows, layer.width, layer.block = self.column, num_rows, width, None
         return Cache(layers=list(self.layers))
 
-    def step_mask(self, num_rows: int, *, whole: bool = False) -> Tensor:
+    def step_mask(self, num_rows: int) -> Tensor:
         """Return (num_rows, 1, 1, columns) bool: a row's own columns and the one being written."""
-        mask = self.valid[:num_rows, : None if whole else self.column + 1].clone()
+        mask = self.valid[:num_rows, : self._width()].clone()
         mask[:, self.column] = True
         return mask[:, None, None, :]
+
+    def _width(self) -> int:
+        """Columns that a step sees: a multiple of GRAIN, those not yet in use among them."""
+        return min(self.valid.shape[1], -(-(self.column + 1) // GRAIN) * GRAIN)
 
     def advance(self, fed: Tensor) -> None:
         """Close the column just written; `fed` (rows,) bool says for whom it was a real token."""
@@ -106,9 +108,8 @@ class KVWindow:
         capacity, offset = self.valid.shape[1], self.column - width
         first = self.num_rows
         for layer, new in zip(self.layers, prefilled.layers, strict=True):
-            right = capacity - self.column
-            layer.keys = _with_rows(layer.keys, first, _pad_columns(new.keys, offset, right))
-            layer.values = _with_rows(layer.values, first, _pad_columns(new.values, offset, right))
+            layer.keys = _with_rows(layer.keys, first, new.keys, offset)
+            layer.values = _with_rows(layer.values, first, new.values, offset)
         padded = torch.zeros(valid.shape[0], capacity, dtype=torch.bool, device=self.valid.device)
         padded[:, offset : self.column] = valid
         self.valid = torch.cat([self.valid, padded])
@@ -125,10 +126,8 @@ class KVWindow:
         # stable sort puts a row's invalid columns first and keeps the order of the valid ones
         order = torch.sort(valid.to(torch.int8), dim=1, stable=True).indices[:, valid.shape[1] - width :]
         for layer in self.layers:
-            heads, head_dim = layer.keys.shape[1], layer.keys.shape[3]
-            gather = order[:, None, :, None].expand(-1, heads, -1, head_dim)
-            layer.keys = layer.keys[index].gather(2, gather)
-            layer.values = layer.values[index].gather(2, gather)
+            layer.keys = _select(layer.keys, index, order)
+            layer.values = _select(layer.values, index, order)
         self.valid = torch.arange(width, device=self.valid.device)[None, :] >= (width - lengths)[:, None]
         self.column = width
 
@@ -197,14 +196,28 @@ class KVWindow:
         self.valid = torch.nn.functional.pad(self.valid, (left, right))
 
 
-def _with_rows(buffer: Tensor, first: int, new: Tensor) -> Tensor:
-    """Return the buffer with new rows from row `first` on; a full one grows by half, so growing is rare."""
+def _with_rows(buffer: Tensor, first: int, new: Tensor, column: int) -> Tensor:
+    """Return the buffer with new rows from row `first` and `column` on, zeros around them.
+
+    A full one grows by half, so growing is rare.
+    """
     end = first + new.shape[0]
     if end > buffer.shape[0]:
-        spare = torch.zeros(max(end, buffer.shape[0] * 3 // 2) - first, *buffer.shape[1:]).to(buffer)
+        spare = buffer.new_empty(max(end, buffer.shape[0] * 3 // 2) - first, *buffer.shape[1:])
         buffer = torch.cat([buffer[:first], spare])
-    buffer[first:end] = new
+    rows, last = buffer[first:end], column + new.shape[2]
+    rows[:, :, :column] = 0
+    rows[:, :, column:last] = new
+    rows[:, :, last:] = 0
     return buffer
+
+
+def _select(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return `columns` (rows, width) of each of these rows, for all heads; whole vectors are copied."""
+    _, heads, capacity, width = buffer.shape
+    lines = rows[:, None] * heads + torch.arange(heads, device=rows.device)
+    index = lines[:, :, None] * capacity + columns[:, None, :]
+    return buffer.reshape(-1, width).index_select(0, index.flatten()).view(*index.shape, width)
 
 
 def _pad_columns(tensor: Tensor, left: int, right: int) -> Tensor:

@@ -43,10 +43,17 @@ def prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
 
 
 def _prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
-    """Compute the prompts of new rows."""
+    """Compute the prompts of new rows, equal ones of a policy once."""
+    places: dict[tuple[str, tuple[int, ...]], int] = {}
+    owner = [places.setdefault((row.policy.name, tuple(row.cached)), len(places)) for row in rows]
+    firsts = [rows[owner.index(place)] for place in range(len(places))]
     cache = DynamicCache()
-    seen = torch.zeros(len(rows), 0, dtype=torch.bool)
-    valid = _extend(lane, rows, [row.cached for row in rows], cache, seen, filler_id)
+    seen = torch.zeros(len(firsts), 0, dtype=torch.bool)
+    valid = _extend(lane, firsts, [row.cached for row in firsts], cache, seen, filler_id)
+    if len(firsts) < len(rows):
+        index = torch.tensor(owner, device=valid.device)
+        cache.batch_select_indices(index)
+        valid = valid[index]
     lane.window.append_rows(cache, valid)
     lane.rows.extend(rows)
 

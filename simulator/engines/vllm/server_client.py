@@ -40,7 +40,7 @@ class _Logprobs(BaseModel):
     token_logprobs: list[float | None]
 
 
-class _Choice(BaseModel):
+class _ServerChoice(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     finish_reason: str | None
@@ -51,7 +51,7 @@ class _Choice(BaseModel):
 class _Reply(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    choices: list[_Choice] = Field(min_length=1, max_length=1)
+    choices: list[_ServerChoice] = Field(min_length=1, max_length=1)
 
 
 def read_completion(
@@ -100,7 +100,7 @@ class _RetryError(Exception):
 
 
 @dataclass(slots=True)
-class _Served:
+class _ServedAdapter:
     """One version of one policy."""
 
     name: str  # the model's name at the servers
@@ -143,10 +143,10 @@ class VLLMServerEngine:
         self._router = PrefixRouter([url.rstrip("/") for url in urls], spill=spill)
         self._end_id, self._max_rank, self._max_attempts = end_id, max_rank, max_attempts
         self._model = model
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, _ServedAdapter] = {}
         self._num_loaded, self._name = 0, name or secrets.token_hex(4)  # no other clients use the same names
         self._is_loader, self._spare_versions = is_loader, spare_versions
-        self._spare: dict[str, deque[_Served]] = {}
+        self._spare: dict[str, deque[_ServedAdapter]] = {}
         self._load_timeout_s = request_timeout_s
         self._probes: dict[str, asyncio.Task[None]] = {}
         self._store = _open_store(store)
@@ -219,7 +219,7 @@ class VLLMServerEngine:
             served.num_in_flight -= 1
             await self._retire(served)
 
-    async def _attempt_all(self, request: CompletionRequest, served: _Served) -> Completion:
+    async def _attempt_all(self, request: CompletionRequest, served: _ServedAdapter) -> Completion:
         body = self._encode(request, served.name)
         avoid: Replica | None = None
         problem = "no server is up"
@@ -308,9 +308,9 @@ class VLLMServerEngine:
 
     async def _install(self, policy: str, folder: Path | None, version: str) -> None:
         if folder is None:
-            served = _Served(name=await self._base_name(), version=version)
+            served = _ServedAdapter(name=await self._base_name(), version=version)
         else:
-            served = _Served(name=self._next_name(version), version=version, folder=folder)
+            served = _ServedAdapter(name=self._next_name(version), version=version, folder=folder)
             up = [replica for replica in self._router.replicas if replica.is_up]
             try:
                 await asyncio.gather(*(self._load(replica, served) for replica in up))
@@ -332,9 +332,9 @@ class VLLMServerEngine:
                     late = f"{replica.url} in {self._load_timeout_s:g} s"
                     raise InfrastructureError(f"adapter {policy}@{version} did not come to {late}")
                 await asyncio.sleep(0.05)
-        await self._replace(policy, _Served(name=name, version=version))
+        await self._replace(policy, _ServedAdapter(name=name, version=version))
 
-    async def _replace(self, policy: str, served: _Served) -> None:
+    async def _replace(self, policy: str, served: _ServedAdapter) -> None:
         """Serve another version; older ones go when no client can be at them any more."""
         before = self._served.get(policy)
         self._served[policy] = served
@@ -346,7 +346,7 @@ class VLLMServerEngine:
             oldest.is_current = False
             await self._retire(oldest)
 
-    async def _load(self, replica: Replica, served: _Served) -> None:
+    async def _load(self, replica: Replica, served: _ServedAdapter) -> None:
         body = {"lora_name": served.name, "lora_path": str(served.folder)}
         try:
             await self._post(replica, "/v1/load_lora_adapter", body)
@@ -354,7 +354,7 @@ class VLLMServerEngine:
             if "already been loaded" not in str(error):
                 raise
 
-    async def _retire(self, served: _Served) -> None:
+    async def _retire(self, served: _ServedAdapter) -> None:
         """Forget a version that is neither current nor in use."""
         if served.is_current or served.num_in_flight or served.folder is None:
             return

@@ -12,7 +12,7 @@ from fast_loop import slow_except
 
 from emads.cli import main
 from evaluation.audit import run_probes, team_cheats
-from evaluation.audit.answers import Row, Subject, Tier, audit_score, has_form, step_away
+from evaluation.audit.answers import AuditRow, Subject, Tier, audit_score, has_form, step_away
 from evaluation.audit.attacks import FORMS, WRITERS, list_hacks
 from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.run_probes import PROBES, TIERS
@@ -203,7 +203,7 @@ FAULTS: dict[str, tuple[str, Subject]] = {
 }
 
 
-def run_tiny(probe: str, subject: Subject, tier: Tier = TINY) -> Row:
+def run_tiny(probe: str, subject: Subject, tier: Tier = TINY) -> AuditRow:
     return PROBES[probe](CaseSample(subject, 0, tier.constant_cases), tier)
 
 
@@ -303,7 +303,6 @@ def test_the_command_fails_on_a_breach(
         ("--tier fall", "unknown tier 'fall'; did you mean 'full'?"),
         ("--family ctp", "unknown family 'ctp'; did you mean 'cto'?"),
         ("--probe v5", "unknown probe 'v5' (known: V1, V2"),
-        ("--processes 0", "--processes 0 must be 1 or more"),
     ],
 )
 def test_mistakes_are_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

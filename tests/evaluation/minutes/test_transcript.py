@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.minutes.transcript import Transcript, render_side_by_side_html, render_text, transcript
+from evaluation.minutes.transcript import EpisodeTranscript, render_side_by_side_html, render_text, transcript
 from evaluation.minutes.words import MAX_SHOWN_CHARS, readable, visible
 from simulator.records import Episode, Question, Trajectory, Turn
 
@@ -56,7 +56,7 @@ def played(
 
 def after(
     decision: str = '{"option": "B", "fund": ["cto", "risk"], "escalate": false}', *, label: str = "after"
-) -> Transcript:
+) -> EpisodeTranscript:
     return transcript(played(decision), VERDICT, briefs=BRIEFS, label=label)
 
 

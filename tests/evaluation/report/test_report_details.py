@@ -13,12 +13,12 @@ from report_runs import ROLES, full_run, summarise
 from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
-from evaluation.comparison.seeds import read_seed_comparison, write_seed_comparison
 from evaluation.probes.diagnostics import Finding, read_diagnostics, write_diagnostics
-from evaluation.report.charts import team_parts_chart
 from evaluation.report.page import render_report
 from evaluation.report.results_page import results_page, write_results_page
-from evaluation.summary.plays import build_details, write_details
+from evaluation.scoring.outcomes import StagePlays
+from evaluation.summary.comparison import read_seed_comparison, write_seed_comparison
+from evaluation.summary.details import build_details, write_details
 from evaluation.summary.run_summary import combine_seeds
 from evaluation.summary.run_tables import finding_rows
 from evaluation.summary.tables import short_change
@@ -56,7 +56,7 @@ def diagnostics() -> dict[str, Any]:
 
 
 def comparison() -> dict[str, Any]:
-    change = INTERVAL | {"per_seed": [0.1, 0.2], "p": 0.02, "dz": 0.5, "cliffs_delta": 0.3}
+    change = INTERVAL | {"per_seed": [0.1, 0.2], "p": 0.02}
     return {
         "seeds": [3, 4],
         "runs": ["a", "b"],
@@ -75,9 +75,12 @@ def make_run(path: Path) -> Path:
         team_outcome({"cto": 2, "risk": 1}, false_claims={"cto": 0, "risk": 3}, funded=("cto",)),
         replace(team_outcome({"cto": 1}), difficulty=2, value=1.0, consensus=1.0),
     ]
-    keyed: Any = {(role, stage, "sampled"): plays for role in ROLES for stage in ("sft", "marl")}
-    keyed |= {("team", stage, "sampled"): episodes for stage in ("sft", "marl")}
-    write_details(path, build_details(keyed, num_bootstrap=100))
+    stored = [
+        StagePlays(owner=owner, stage=stage, sampled=episodes if owner == "team" else plays)
+        for owner in (*ROLES, "team")
+        for stage in ("random", "sft", "marl")
+    ]
+    write_details(path, build_details(stored, num_bootstrap=100))
     write_diagnostics(path, diagnostics())
     write_seed_comparison(path, comparison())
     (path / "config.yaml").write_text("name: trial\nteam_reward: {consensus: 1.0}\n")
@@ -97,10 +100,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_every_new_chart_says_what_it_shows_and_on_how_many(page: str) -> None:
     images = Page(page).named("img")
     alts = [image["alt"] or "" for image in images]
-    assert sum(alt.startswith("Stacked bars") for alt in alts) == 1 + len(ROLES)
     assert sum("by difficulty" in alt for alt in alts) == 1 + len(ROLES)
-    (swap,) = [alt for alt in alts if "Swapped teams" in alt]
-    assert "SFT with MARL 0.25; MARL with SFT 0.75" in swap
     assert all(re.search(r"\(n = \d+", decode(image)) for image in images)
 
 
@@ -144,23 +144,9 @@ def test_checks_that_too_few_cases_leave_open_say_how_many_are_needed() -> None:
     assert finding_rows(seen) == [("none", "-", "40 cases")]
 
 
-def test_reward_parts_add_up_to_the_reward() -> None:
-    row = {"mean": 0.54, "value": 0.8, "unresolved": 0.5, "escalation": 0.2, "n": 10}
-    image = team_parts_chart(
-        {"marl": row}, ["sft", "marl"], {"consensus": 0.25, "unresolved": 0.2, "escalation": 0.1}
-    )
-    assert image is not None
-    # 0.8 / 1.25 = 0.64; charges 0.10 and 0.02; so agreement adds 0.54 + 0.12 - 0.64 = 0.02
-    assert "value 0.64, agreement on it 0.02, unresolved conflicts -0.10, wrong escalation -0.02" in image.alt
-    assert team_parts_chart({}, ["marl"], {"consensus": 0.0, "unresolved": 0.0, "escalation": 0.0}) is None
-
-
 def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, tmp_path: Path) -> None:
-    cell = tmp_path / "ablations" / "kl"
-    cell.mkdir(parents=True)
-    (cell / "results.md").write_text("### kl\n\ntable of cells\n")
     target = tmp_path / "docs" / "results.md"
-    write_results_page(target, [run], ablations=tmp_path / "ablations", command="emads report X --markdown Y")
+    write_results_page(target, [run], command="emads report X --markdown Y")
     page = target.read_text()
     assert "Made by `emads report X --markdown Y`" in page
     changed = read_seed_comparison(run)["owners"]["team"]["paired"]["marl-grpo"]["mean"]
@@ -170,17 +156,12 @@ def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, 
     for wanted in (
         "## Seeds 3, 4 together",
         "| Team | MARL - GRPO |",
-        "table of cells",
         "## Team diagnostics (marl team)",
     ):
         assert wanted in page
-    assert page == results_page(
-        [run], ablations=tmp_path / "ablations", command="emads report X --markdown Y"
-    )
+    assert page == results_page([run], command="emads report X --markdown Y")
     for line in page.splitlines():
         assert not line.startswith("|") or line.endswith("|")
-    with pytest.raises(UserError, match="no ablation in"):
-        results_page([run], ablations=tmp_path / "docs", command="")
 
 
 def test_a_damaged_file_is_named_with_its_remedy(run: Path) -> None:
@@ -193,7 +174,5 @@ def test_a_damaged_file_is_named_with_its_remedy(run: Path) -> None:
 
 
 def test_the_report_verb_wants_evaluated_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(tmp_path), "--ablations", str(tmp_path)]) == 2
-    assert "--markdown" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
     assert "no run in" in capsys.readouterr().err

@@ -12,17 +12,15 @@ from functools import partial
 from pathlib import Path
 
 import evaluation_child
-import pyarrow.parquet as pq
 import pytest
 from scored_outcomes import TINY, outcome, team_outcome
 from tiny_models import make_tiny_base
 
 from emads.cli import main
-from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
-from evaluation.scoring.scores import TeamScores
-from evaluation.scoring.sealed_plays import score_team, sum_up_role
+from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, StagePlays
+from evaluation.scoring.sealed_plays import play_stage, team_player
+from evaluation.summary.details import build_details, failures, offers_by_seat
 from evaluation.summary.gates import read_gate_file
-from evaluation.summary.plays import build_details, failures, offers_by_seat, read_outcomes
 from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
 from scenarios.team import PlanGame
@@ -84,20 +82,17 @@ def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -
     chat, cases = PlainChat(), evaluation_child.team_cases()
     engine = ScriptedEngine(chat, seeded=oracle_team(cases))
 
-    def play(size: int) -> TeamScores:
-        return score_team(
-            "sft",
-            cases,
+    def play(size: int) -> StagePlays:
+        player = team_player(
             engine=engine,
             chat=chat,
             weights=TeamRewardWeights(),
             max_completion_tokens=2000,
-            folder=tmp_path / str(size),
             make_game=partial(PlanGame, style="short"),
-            block_size=size,
         )
+        return play_stage("team", "sft", cases, player, folder=tmp_path / str(size), block_size=size)
 
-    assert len(set(play(100).sampled)) > 3
+    assert len(set(play(100).column("reward"))) > 3
     assert play(block_size) == play(100)
 
 
@@ -126,17 +121,16 @@ def test_only_missing_blocks_are_played(tmp_path: Path) -> None:
 
 def test_scores_and_details_follow_from_outcomes_by_hand() -> None:
     outcomes = [outcome(number) for number in range(10)]
-    scores = sum_up_role("cto", "sft", outcomes, outcomes[:0])
-    assert scores.sampled == tuple(number / 10 for number in range(10))
-    assert (scores.num_tool_failures, scores.mean_tokens, sum(scores.sampled_exact)) == (5, 45.0, 1)
-    details = build_details({("cto", "sft", "sampled"): outcomes}, num_bootstrap=100)["cto"]["sft"]["sampled"]
+    plays = StagePlays(owner="cto", stage="sft", sampled=outcomes)
+    assert plays.column("reward") == [number / 10 for number in range(10)]
+    details = build_details([plays], num_bootstrap=100)["cto"]["sft"]["sampled"]
     assert details["difficulty"]["1"]["mean"] == pytest.approx((0 + 0.2 + 0.4 + 0.6 + 0.8) / 5)
     assert details["difficulty"]["2"]["n"] == 5
     assert details["sector"]["retail"]["mean"] == pytest.approx((0 + 0.4 + 0.8) / 3)
     assert details["process"]["failed_calls"] == 0.5
     assert details["process"]["well_formed"] == 0.9
     assert details["failures"] == {"suboptimal": 8, "not_json": 1}
-    assert details["parts"]["graded"] == pytest.approx(0.45)  # the rejected answer counts 0
+    assert build_details([replace(plays, stage="heuristic")]) == {}  # no model played it
     assert failures([replace(outcome(3), truncated=True)]) == {"cut off by a limit": 1}
 
 
@@ -169,7 +163,11 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-STORED = ("details.json", "results.jsonl", "results.parquet", "scores/untrained-team.jsonl")
+STORED = (
+    "details.json",
+    "scores/outcomes/untrained-team.sampled.jsonl",
+    "scores/outcomes/heuristic-cto.sampled.jsonl",
+)
 
 
 def test_evaluating_again_gives_the_same_bytes(
@@ -185,20 +183,6 @@ def test_evaluating_again_gives_the_same_bytes(
     assert {name: (untrained[0] / name).read_bytes() for name in STORED} == before
     assert read_summary(untrained[0])["roles"] == numbers
     assert "Reward by difficulty" in capsys.readouterr().out
-
-
-def test_the_flat_table_holds_every_play(untrained: list[Path]) -> None:
-    table = pq.read_table(untrained[0] / "results.parquet").to_pylist()
-    assert table == [json.loads(line) for line in (untrained[0] / "results.jsonl").open()]
-    assert len(table) == 2 * (5 * 12 + 8)
-    assert {(row["owner"], row["mode"]) for row in table} == {
-        (owner, mode)
-        for owner in ("cto", "coo", "risk", "cost", "reconcile", "team")
-        for mode in ("sampled", "greedy")
-    }
-    stored = read_outcomes(untrained[0])[("team", "untrained", "sampled")]
-    rewards = [row["reward"] for row in table if (row["owner"], row["mode"]) == ("team", "sampled")]
-    assert rewards == [one.reward for one in stored]
 
 
 def test_several_runs_are_compared_as_seeds(

@@ -7,8 +7,7 @@ from statistics import fmean
 import pytest
 from fast_loop import slow_except
 
-from evaluation.scoring.baselines import TEAM_PLAYERS, expert_episode, score_team_baselines
-from evaluation.scoring.scores import TEAM_BASELINES
+from evaluation.scoring.baselines import TEAM_PLAYERS, expert_episode, play_team_baselines
 from evaluation.scoring.team_players import (
     BEST_HABITS,
     TablePlayer,
@@ -79,14 +78,15 @@ def test_every_report_is_needed() -> None:
 
 def test_baselines_are_scored_on_the_same_cases_in_order() -> None:
     cases = draw(3, 20)
-    scores = {one.stage: one for one in score_team_baselines(cases, WEIGHTS)}
-    assert tuple(scores) == TEAM_BASELINES == tuple(TEAM_PLAYERS)
-    means = {stage: fmean(one.sampled) for stage, one in scores.items()}
+    plays = play_team_baselines(cases, WEIGHTS)
+    assert tuple(plays) == tuple(TEAM_PLAYERS)
+    assert all([one.key for one in rows] == [case.key for case in cases] for rows in plays.values())
+    means = {stage: fmean(one.reward for one in rows) for stage, rows in plays.items()}
     assert means["oracle"] == 1.0
     assert means["random"] < means["greedy"] < means["oracle_best"] < means["single"] < 1.0
     assert means["random"] < means["majority"] < means["oracle_best"]
     assert means["oracle_common"] < means["oracle_best"]
-    assert all(one.consensus == (1.0,) * 20 for stage, one in scores.items() if stage != "random")
+    assert all(one.consensus == 1 for stage in plays if stage != "random" for one in plays[stage])
 
 
 def test_an_expert_meeting_is_scored_by_its_texts() -> None:

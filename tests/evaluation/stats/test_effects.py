@@ -5,15 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from fast_loop import slow_except
-from scipy import stats
+from scored_outcomes import team_plays
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from evaluation.comparison.seeds import SeedScores, compare_seeds
-from evaluation.scoring.scores import TeamScores
-from evaluation.stats.effects import cliffs_delta, cohens_dz, mcnemar_p, t_factor
+from evaluation.stats.effects import mcnemar_p, t_factor
 from evaluation.stats.intervals import holm, mean_interval, paired_interval, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
+from evaluation.summary.comparison import compare_seeds
 
 
 def test_mcnemar_agrees_with_statsmodels_and_by_hand() -> None:
@@ -38,20 +37,6 @@ def test_holm_agrees_with_statsmodels() -> None:
         theirs = multipletests(p_values, method="holm")[1]
         ours = holm({str(place): float(p) for place, p in enumerate(p_values)})
         assert list(ours.values()) == pytest.approx(list(theirs))
-
-
-def test_effect_sizes_agree_with_scipy_and_by_hand() -> None:
-    rng = np.random.default_rng(3)
-    before = rng.normal(size=50)
-    after = before + rng.normal(0.4, 1.0, 50)
-    t = stats.ttest_rel(after, before).statistic
-    assert cohens_dz(after.tolist(), before.tolist()) == pytest.approx(t / np.sqrt(50))
-    assert cohens_dz([1.0, 2.0], [0.0, 1.0]) is None
-    ties = np.round(after, 1), np.round(before, 1)
-    u = stats.mannwhitneyu(*ties).statistic
-    assert cliffs_delta(ties[0].tolist(), ties[1].tolist()) == pytest.approx(2 * u / 2500 - 1)
-    assert cliffs_delta([1.0, 2.0, 3.0], [2.0, 2.0]) == 0.0  # two above, two below, two ties
-    assert cliffs_delta([3.0], [1.0, 2.0]) == 1.0
 
 
 @pytest.mark.slow
@@ -131,34 +116,14 @@ def test_equal_seeds_are_as_sure_as_their_scenarios_and_no_surer() -> None:
     assert three.high - three.low == pytest.approx((one.high - one.low) * t_factor(3), rel=0.1)
 
 
-def team(stage: str, rewards: tuple[float, ...]) -> TeamScores:
-    flat = (0.0,) * len(rewards)
-    return TeamScores(
-        stage=stage,
-        sampled=rewards,
-        greedy=rewards,
-        value=rewards,
-        consensus=flat,
-        unresolved=flat,
-        escalation=flat,
-        agreement=flat,
-    )
-
-
 def test_seeds_are_compared_stage_by_stage() -> None:
-    seeds = [
-        SeedScores(
-            name=f"run {seed}",
-            seed=seed,
-            scores={
-                ("team", "grpo"): team("grpo", (0.2, 0.4, 0.6, 0.4)),
-                ("team", "marl"): team("marl", tuple(value + gain for value in (0.2, 0.4, 0.6, 0.4))),
-                **({("team", "sft"): team("sft", (0.0, 0.0, 0.0, 0.1))} if seed else {}),
-            },
-        )
-        for seed, gain in enumerate((0.1, 0.2, 0.3))
-    ]
-    comparison = compare_seeds(seeds, same_scenarios=True)
+    rewards = (0.2, 0.4, 0.6, 0.4)
+    runs = {}
+    for seed, gain in enumerate((0.1, 0.2, 0.3)):
+        later = tuple(value + gain for value in rewards)
+        plays = [team_plays("grpo", rewards, rewards), team_plays("marl", later, later)]
+        runs[f"run {seed}"] = plays + ([team_plays("sft", (0.0, 0.0, 0.0, 0.1))] if seed else [])
+    comparison = compare_seeds(runs, [0, 1, 2], same_scenarios=True)
     section = comparison["owners"]["team"]
     assert set(section["stages"]) == {"grpo", "marl"}  # SFT was not scored in every seed
     change = section["paired"]["marl-grpo"]

@@ -3,12 +3,10 @@
 import math
 
 import pytest
-from scipy import stats
 
 from evaluation.stats.effects import (
     closed_share,
     detectable_change,
-    detectable_over_seeds,
     is_claimed,
     pass_all,
 )
@@ -21,14 +19,6 @@ def test_the_detectable_change_falls_with_the_root_of_the_cases() -> None:
     four_times = detectable_change(after * 4, before * 4)
     assert four_times == pytest.approx(2.8016 * deviation / 20, rel=5e-3)
     assert detectable_change([1.0], [0.0]) is None
-
-
-def test_few_seeds_detect_large_changes_only() -> None:
-    # half a width of t(2) * SE: the rest follows from t at 80 %
-    half, ratio = 0.1, stats.t.ppf(0.8, 2) / stats.t.ppf(0.975, 2)
-    assert detectable_over_seeds(-half, half, 3) == pytest.approx(half * (1 + ratio))
-    with pytest.raises(ValueError, match="two are needed"):
-        detectable_over_seeds(-half, half, 1)
 
 
 def test_only_what_is_found_again_is_claimed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from evaluation.summary.gates import (
     DEMO_ROLES,
     MEASURED_GATES,
-    Gate,
+    RunGate,
     check_gates,
     failed_gates,
     unjudged_gates,
@@ -162,7 +162,8 @@ def test_a_stage_that_was_not_run_is_named() -> None:
     summary = healthy()
     del summary["team"]["paired"]["marl-grpo_greedy"]
     gate = next(gate for gate in check_gates(summary) if gate.name == "team_gain")
-    assert gate == Gate(name="team_gain", passed=False, detail="missing: team/paired/marl-grpo_greedy")
+    said = "team.paired has no 'marl-grpo_greedy'; did you mean 'marl-grpo'?"
+    assert gate == RunGate(name="team_gain", passed=False, detail="missing: " + said)
 
 
 def test_failed_gates_looks_at_every_seed() -> None:

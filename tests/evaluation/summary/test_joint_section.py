@@ -1,32 +1,27 @@
 """What a summary says of joint training: gap, hidden profiles, tries, peak and last, gradients."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from scored_outcomes import team_plays
 
-from evaluation.scoring.scores import TeamScores
+from evaluation.scoring.outcomes import StagePlays
 from evaluation.summary.run_summary import build_joint_section, describe_validation
-from evaluation.summary.run_tables import joint_tables, seeds_joint_table
+from evaluation.summary.run_tables import run_table, team_tables
 
 HIDDEN = (True, False) * 20
+TEAM_ROW = {"low": 0.4, "high": 0.8, "greedy": None, "n": 40}
 
 
-def team(stage: str, hidden_value: float, other_value: float, **fields: Any) -> TeamScores:
-    values = (hidden_value, other_value) * 20
-    zeros = (0.0,) * 40
-    return TeamScores(
-        stage=stage,
-        sampled=values,
-        greedy=fields.pop("greedy", ()),
-        value=values,
-        consensus=zeros,
-        unresolved=zeros,
-        escalation=zeros,
-        agreement=(),
-        best_option=tuple(value > 0.5 for value in values),
-        hidden=HIDDEN,
-        **fields,
-    )
+def team(stage: str, hidden_value: float, other_value: float, repeats: Sequence[Any] = ()) -> StagePlays:
+    plays = team_plays(stage, (hidden_value, other_value) * 20)
+    sampled = [
+        replace(play, best_option=play.value > 0.5, hidden=flag)
+        for play, flag in zip(plays.sampled, HIDDEN, strict=True)
+    ]
+    return replace(plays, sampled=sampled, repeats=[team_plays(stage, one).sampled for one in repeats])
 
 
 def section(**fields: Any) -> dict[str, Any]:
@@ -56,7 +51,7 @@ def test_hidden_profiles_are_counted_by_themselves() -> None:
 
 
 def test_tries_at_the_first_cases_give_pass_k() -> None:
-    passes = section(repeated_value=((1.0, 0.8), (1.0, 0.95)))["passes"]["marl"]
+    passes = section(repeats=((1.0, 0.8), (1.0, 0.95)))["passes"]["marl"]
     # first case: .6, 1, 1; second: .8, .8, .95
     assert passes["n"] == 2
     assert passes["chances"] == pytest.approx([(2 / 3 + 1 / 3) / 2, (1 / 3 + 0) / 2, 0.0])
@@ -78,16 +73,20 @@ def test_peak_and_last_of_the_validations_are_told_apart() -> None:
 
 def test_every_part_has_its_table_and_none_where_it_was_not_measured() -> None:
     steps = [{"step": 5, "validation_reward": 0.5, "gradient_mass/cto": 1.0}]
-    joint = section(repeated_value=((1.0, 0.8),)) | build_joint_section({}, steps, 100)
+    joint = section(repeats=((1.0, 0.8),)) | build_joint_section({}, steps, 100)
     summary = {
-        "team": {"paired": {}, "grpo": {"mean": 0.5}, "marl": {"mean": 0.7}},
+        "team": {"paired": {}, "grpo": TEAM_ROW | {"mean": 0.5}, "marl": TEAM_ROW | {"mean": 0.7}},
         "joint": joint,
         "seed": 7,
+        "wall_s": 60.0,
+        "gates": [{"name": "x", "passed": True}, {"name": "team_gain", "passed": False}],
     }
-    titles = [table.title for table in joint_tables(summary)]
-    assert len(titles) == 6
-    for table in joint_tables(summary):
+    team, *tables = team_tables(summary)
+    assert team.title.startswith("Whole team")
+    assert len(tables) == 6
+    for table in tables:
         assert {len(row) for row in table.rows} == {len(table.titles)}
-    (row,) = seeds_joint_table([summary]).rows
-    assert row == ("7", ".50 to .70", "40 %", "0 % to 100 %", ".20 to .60", ".50", ".50")
-    assert joint_tables({"team": {}}) == []
+    (row,) = run_table(["first"], [summary]).rows
+    assert row[:7] == ("first", "7", ".50 to .70", "-", "40 %", "0 % to 100 %", ".50, .50")
+    assert row[7:] == ("1 of 2", "team_gain", "1.0 min")
+    assert team_tables({"team": {}}) == []

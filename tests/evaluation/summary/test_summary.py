@@ -8,24 +8,19 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from scored_outcomes import role_plays, store_plays, team_plays
 
-from evaluation.scoring.scores import (
-    RoleScores,
-    Scores,
-    TeamScores,
-    parse_scores,
-    read_scores,
-    scores_as_line,
-    write_scores,
-)
+from evaluation.scoring.outcomes import FOLDER, StagePlays, read_plays, read_stage, write_outcomes
 from evaluation.stats.intervals import paired_interval
 from evaluation.summary.run_summary import build_summary, combine_seeds, read_summary, write_summary
-from evaluation.summary.run_tables import markdown, summary_tables
+from evaluation.summary.run_tables import summary_tables
 from evaluation.summary.tables import (
     change_cell,
+    for_terminal,
     score_cell,
     short,
     short_change,
+    write_markdown,
 )
 from roles.errors import UserError
 
@@ -34,42 +29,18 @@ CHANGED = {stage: dict.fromkeys(ROLES, True) for stage in ("sft", "grpo", "marl"
 SIGNAL = {stage: dict.fromkeys(ROLES, 0.4) for stage in ("grpo", "marl")}
 
 
-def role_scores(role: str, stage: str, rewards: tuple[float, ...], *, twin: bool = True) -> RoleScores:
+def role_scores(role: str, stage: str, rewards: tuple[float, ...], *, twin: bool = True) -> StagePlays:
     greedy = tuple(min(1.0, reward + 0.1) for reward in rewards) if twin else ()
-    return RoleScores(
-        role=role,
-        stage=stage,
-        sampled=rewards,
-        greedy=greedy,
-        sampled_exact=tuple(reward == 1 for reward in rewards),
-        greedy_exact=tuple(reward == 1 for reward in greedy),
-        sampled_feasible=tuple(reward > 0 for reward in rewards),
-        greedy_feasible=tuple(reward > 0 for reward in greedy),
-        num_tool_failures=2,
-        mean_tokens=40.0,
-    )
+    return role_plays(role, stage, rewards, greedy)
 
 
-def team_scores(stage: str, rewards: tuple[float, ...], *, twin: bool = True) -> TeamScores:
-    zeros = (0.0,) * len(rewards)
-    return TeamScores(
-        stage=stage,
-        sampled=rewards,
-        greedy=rewards if twin else (),
-        value=rewards,
-        consensus=(0.75,) * len(rewards),
-        unresolved=zeros,
-        escalation=zeros,
-        agreement=(1.0, 0.5) * (len(rewards) // 2),
-    )
+def team_scores(stage: str, rewards: tuple[float, ...], *, twin: bool = True) -> StagePlays:
+    return team_plays(stage, rewards, rewards if twin else ())
 
 
-def summarise(
-    role_records: list[RoleScores], team_records: list[TeamScores], seed: int = 0
-) -> dict[str, Any]:
+def summarise(roles: list[StagePlays], team: list[StagePlays], seed: int = 0) -> dict[str, Any]:
     return build_summary(
-        role_records,
-        team_records,
+        [*roles, *team],
         seed=seed,
         wall_s=60.0,
         versions={"emads": "0.1.0"},
@@ -115,11 +86,10 @@ def test_a_team_stage_has_its_parts() -> None:
 
 
 def test_agreement_when_wrong_looks_at_worthless_decisions_only() -> None:
-    team = replace(
-        team_scores("marl", (0.0, 1.0, 0.0, 0.5)), agreement=(1.0, 0.0, 0.5, 0.0), value=(0.0, 1.0, 0.0, 0.5)
-    )
-    assert team.agreement_when_wrong == 0.75
-    assert replace(team, agreement=()).agreement_when_wrong is None
+    rewards = (0.0, 1.0, 0.0, 0.5)
+    for agreement, expected in (((1.0, 0.0, 0.5, 0.0), 0.75), ((0.0, 1.0, 0.0, 1.0), 0.0)):
+        summary = summarise([], [team_plays("marl", rewards, agreement=agreement)])
+        assert summary["team"]["marl"]["agreement_when_wrong"] == expected
 
 
 def test_changes_are_paired_by_scenario() -> None:
@@ -190,43 +160,46 @@ def test_a_missing_or_damaged_summary_names_file_and_remedy(tmp_path: Path, cont
         read_summary(tmp_path)
 
 
-def test_scores_survive_json_lines(tmp_path: Path) -> None:
-    records: list[Scores] = [
+def test_plays_survive_their_files_in_the_order_of_the_roles(tmp_path: Path) -> None:
+    records = [
         role_scores("cto", "sft", (1 / 3, 1.0)),
-        team_scores("marl", (-0.2, 0.9), twin=False),
+        role_scores("reconcile", "grpo", (0.5, 0.0)),
+        replace(team_scores("marl", (-0.2, 0.9), twin=False), repeats=(team_scores("x", (0.4,)).sampled,)),
     ]
-    path = tmp_path / "scores.jsonl"
-    write_scores(path, records)
-    assert read_scores(path) == records
-    assert parse_scores(scores_as_line(records[0])) == records[0]
+    for record in reversed(records):
+        store_plays(tmp_path, record)
+    write_outcomes(tmp_path / FOLDER / "repeats" / "marl-team.1.jsonl", records[2].repeats[0])
+    assert read_plays(tmp_path) == records
+    assert read_stage(tmp_path, "sft", "coo") is None
+    assert read_plays(tmp_path / "absent") == []
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [
-        ("sampled", [0.5]),
-        ("sampled", [0.5, "1"]),
-        ("sampled", [0.5, float("nan")]),
-        ("greedy", [0.5]),
-        ("num_tool_failures", 1.5),
-        ("sampled_exact", [1, 0]),
-        ("kind", "other"),
-        ("extra", 1),
-    ],
+    [("reward", "1"), ("reward", float("nan")), ("turns", 1.5), ("exact", 1), ("extra", 1)],
 )
-def test_a_line_that_is_no_record_is_refused_with_its_place(tmp_path: Path, key: str, value: object) -> None:
-    path = tmp_path / "scores.jsonl"
-    good = scores_as_line(role_scores("cto", "sft", (0.5, 1.0)))
+def test_a_line_that_is_no_play_is_refused_with_its_place(tmp_path: Path, key: str, value: object) -> None:
+    store_plays(tmp_path, role_scores("cto", "sft", (0.5, 1.0), twin=False))
+    path = tmp_path / FOLDER / "sft-cto.sampled.jsonl"
+    good = path.read_text().splitlines()[0]
     path.write_text(good + "\n" + json.dumps(json.loads(good) | {key: value}) + "\n")
-    with pytest.raises(UserError, match=r"scores\.jsonl:2 "):
-        read_scores(path)
+    with pytest.raises(UserError, match=r"sft-cto.sampled.jsonl:2 is no outcome.*--again"):
+        read_plays(tmp_path)
 
 
-def test_empty_and_missing_scores_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_lost_its_end_is_refused(tmp_path: Path) -> None:
+    store_plays(tmp_path, role_scores("cto", "sft", (0.5, 1.0)))
+    store_plays(tmp_path, role_scores("cto", "grpo", (0.5,), twin=False))
+    with pytest.raises(UserError, match=r"grpo-cto.sampled.jsonl holds 1 plays of 2; evaluate with --again"):
+        read_plays(tmp_path)
+    store_plays(tmp_path, replace(role_scores("cto", "sft", (0.5,)), stage="grpo"))
+    (tmp_path / FOLDER / "sft-cto.greedy.jsonl").write_text("")
+    lines = (tmp_path / FOLDER / "grpo-cto.greedy.jsonl").read_text()
+    (tmp_path / FOLDER / "sft-cto.greedy.jsonl").write_text(lines)
+    with pytest.raises(UserError, match=r"sft-cto.greedy.jsonl holds 1 plays of 2"):
+        read_plays(tmp_path)
     with pytest.raises(ValueError, match="at least one scenario"):
         role_scores("cto", "sft", ())
-    with pytest.raises(UserError, match="evaluate the run first"):
-        read_scores(tmp_path / "scores.jsonl")
 
 
 def test_cells_read_as_documented() -> None:
@@ -246,7 +219,7 @@ def test_terminal_tables_show_every_role_stage_and_gate() -> None:
     summary = small_summary()
     console = Console(width=140, file=io.StringIO(), force_terminal=False)
     for table in summary_tables(summary):
-        console.print(table)
+        console.print(for_terminal(table))
     stream = console.file
     assert isinstance(stream, io.StringIO)
     text = stream.getvalue()
@@ -259,23 +232,23 @@ def test_terminal_tables_show_every_role_stage_and_gate() -> None:
         "FAIL",
     ):
         assert expected in text
-    assert "+.150*" in text
+    assert "+.150 [" in text
     for gate in summary["gates"]:
         assert gate["name"] in text
 
 
-def test_markdown_tables_are_rectangular_and_complete() -> None:
-    text = markdown(small_summary())
-    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert len(blocks) == 3
-    for lines in blocks:
+def test_tables_are_rectangular_in_markdown() -> None:
+    tables = summary_tables(small_summary())
+    for table in tables:
+        lines = write_markdown(table).splitlines()
         assert len({line.count("|") for line in lines}) == 1
-    assert [len(lines) for lines in blocks] == [7, 7, 6]
-    assert "| CTO | .10 | .10 | .50 | 1.00 |" in text
+        assert len(lines) == 2 + len(table.rows)
+    assert "| CTO | .10 | .10 | .50 | 1.00 |" in write_markdown(tables[0])
 
 
 def test_tables_of_a_partial_run_show_gaps() -> None:
     summary = summarise([role_scores("cto", "sft", (0.5,)), role_scores("legal", "grpo", (0.5,))], [])
-    text = markdown(summary)
-    assert "| legal | - | .50 [.50, .50] (.60) |" in text
-    assert len(summary_tables(summary)) == 5
+    scores, *_ = tables = summary_tables(summary)
+    assert "| legal | - | .50 [.50, .50] (.60) |" in write_markdown(scores)
+    assert [table.title for table in tables][-1] == "Gates"
+    assert len(tables) == 4  # no changes of a team that was not played

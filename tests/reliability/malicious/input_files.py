@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
-from evaluation.scoring.scores import read_scores
+from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
 from evaluation.summary.gates import read_gate_file
 from reliability.malicious.model_files import MODEL_PROBES, template
 from reliability.malicious.probes import Payload, Probe, model_folder, prepared_run, try_file
@@ -46,12 +46,12 @@ def _deep_metrics(folder: Path, marker: Path) -> None:
 
 def _deep_scores(folder: Path, marker: Path) -> None:
     (folder / "scores.jsonl").write_text("[" * DEPTH + "]" * DEPTH + "\n")
-    read_scores(folder / "scores.jsonl")
+    OutcomeFile(folder / "scores.jsonl", RoleOutcome).read()
 
 
 def _pickled_scores(folder: Path, marker: Path) -> None:
     (folder / "scores.jsonl").write_bytes(pickle.dumps(Payload(marker)))
-    read_scores(folder / "scores.jsonl")
+    OutcomeFile(folder / "scores.jsonl", RoleOutcome).read()
 
 
 def _deep_model_file(name: str) -> Callable[[Path, Path], None]:

@@ -49,6 +49,8 @@ def test_values_of_alternatives_are_those_of_the_verifier() -> None:
     rng = random.Random(0)
     for index in range(12):
         case = generate("train", 3, index, 1 + index % 4)
+        if case.optimum is None:
+            continue
         table = searched._tabulate([case])
         picks = _draw_picks(case, rng)
         values = searched.value_alternatives(table, picks)

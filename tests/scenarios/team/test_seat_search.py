@@ -7,7 +7,7 @@ import pytest
 
 from scenarios.base import Step
 from scenarios.team import PlanGame, generate
-from scenarios.team.demonstrations import Message, hold_meeting
+from scenarios.team.demonstrations import ExpertMessage, hold_meeting
 from scenarios.team.experts import SHARES, best_report
 from scenarios.team.offers import is_needed, is_vetoed
 from simulator.graph.runner import MAX_TURNS
@@ -49,7 +49,7 @@ def last_best(steps: tuple[Step, ...], option: str) -> tuple[set[str], int] | No
 
 def reports(
     difficulty: int, count: int, habits: tuple[str, str] | None = None
-) -> list[tuple[PlanGame, str, tuple[Message, ...]]]:
+) -> list[tuple[PlanGame, str, tuple[ExpertMessage, ...]]]:
     games = [PlanGame(generate("train", 0, index, difficulty), "full") for index in range(count)]
     meetings = [(game, hold_meeting(game, habits=habits)) for game in games]
     return [(game, seat, meeting.messages[seat]) for game, meeting in meetings for seat in game.case.seats]

@@ -118,8 +118,7 @@ def test_a_fault_ends_it_with_its_words() -> None:
 
 def test_the_live_view_tells_the_gate_and_the_plan_in_words() -> None:
     out = io.StringIO()
-    with LiveView(Console(file=out, width=200), with_keys=False) as view:
-        _, log = play(view.watch)
+    _, log = play(LiveView(Console(file=out, width=200), with_keys=False).watch)
     lines = out.getvalue().splitlines()
     wanted = {
         "requested": "at the gate: ",
@@ -134,14 +133,6 @@ def test_the_live_view_tells_the_gate_and_the_plan_in_words() -> None:
         assert sum(words in line for line in lines) == sum(entry.kind == kind for entry in log), kind
     assert any("carries out: " in line and " on option " in line for line in lines)
     assert any("unforeseen: " in line for line in lines)
-
-
-def test_no_waiting_line_is_drawn_while_a_person_is_asked() -> None:
-    for with_status in (True, False):
-        out = io.StringIO()
-        with LiveView(Console(file=out, width=80, force_terminal=True), with_status=with_status) as view:
-            view.set_busy("case", ["the reviewer"])
-        assert ("\x1b[?25l" in out.getvalue()) == with_status  # it hides the cursor
 
 
 def test_spans_tell_the_gate_without_permission_words_or_truth(tmp_path: Path) -> None:

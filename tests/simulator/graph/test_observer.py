@@ -162,8 +162,7 @@ def test_several_observers_hear_the_same() -> None:
 def show(cases: Sequence[PlayableCase], *, terminal: bool = False, **changed: Any) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
-    with LiveView(console, with_keys=len(cases) > 1) as view:
-        play(cases, view.watch, **changed)
+    play(cases, LiveView(console, with_keys=len(cases) > 1).watch, **changed)
     return out.getvalue()
 
 
@@ -182,7 +181,7 @@ def test_the_live_view_reads_like_the_meeting() -> None:
         assert lines[-1].endswith("the meeting ends")
 
 
-def test_a_terminal_gets_colours_and_the_waiting_line() -> None:
+def test_a_terminal_gets_colours() -> None:
     out = show(draw(1), terminal=True)
     assert "\x1b[" in out
     assert "ReconcileGPT" in out

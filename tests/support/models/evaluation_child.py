@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tiny_models import small_model, tiny_chat
 
-from evaluation.scoring.sealed_plays import score_role, score_team
+from evaluation.scoring.sealed_plays import play_stage, solo_player, team_player
 from scenarios.base import Scenario
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame, TeamScenario, generate
@@ -31,29 +31,16 @@ def main(folder: Path) -> None:
     engine = TransformersEngine(end_id=chat.end_id, seed=3)
     for place, role in enumerate(("cto", "coo", "risk", "cost", "reconcile")):
         engine.set_policy(role, small_model(place, scale=6.0), version=f"{role}@0")
-    score_role(
-        "cto",
-        "untrained",
-        role_cases(),
-        engine=engine,
-        chat=chat,
-        max_turns=2,
-        max_completion_tokens=24,
-        folder=folder,
-        style="short",
-        block_size=BLOCK,
-    )
-    score_team(
-        "untrained",
-        team_cases(),
+    solo = solo_player("cto", SHORT_FAMILIES, engine=engine, chat=chat, max_turns=2, max_completion_tokens=24)
+    play_stage("cto", "untrained", role_cases(), solo, folder=folder, block_size=BLOCK)
+    team = team_player(
         engine=engine,
         chat=chat,
         weights=TeamRewardWeights(),
         max_completion_tokens=12,
-        folder=folder,
         make_game=partial(PlanGame, style="short"),
-        block_size=BLOCK,
     )
+    play_stage("team", "untrained", team_cases(), team, folder=folder, block_size=BLOCK)
 
 
 if __name__ == "__main__":

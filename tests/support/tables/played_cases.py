@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scenarios.base import Step, ToolCall
-from serving.environments.plays import KINDS, Outcome, Play, ScenarioName, start_play
+from serving.environments.plays import KINDS, EnvironmentOutcome, Play, ScenarioName, start_play
 from training.data.tasks.importing import import_tasks
 
 PLAYED = (
@@ -36,7 +36,7 @@ def expert_steps(name: ScenarioName) -> tuple[Step, ...]:
     return KINDS[name.family].family.demonstrate(start_play(name).scenario, random.Random(0))
 
 
-def play_steps(play: Play, steps: Sequence[Step]) -> Outcome:
+def play_steps(play: Play, steps: Sequence[Step]) -> EnvironmentOutcome:
     """What the core pays for these steps; the last one is the answer."""
     for step in steps[:-1]:
         assert step.call is not None
@@ -44,7 +44,7 @@ def play_steps(play: Play, steps: Sequence[Step]) -> Outcome:
     return play.answer(steps[-1].text)
 
 
-def expected(name: ScenarioName, steps: Sequence[Step]) -> Outcome:
+def expected(name: ScenarioName, steps: Sequence[Step]) -> EnvironmentOutcome:
     return play_steps(start_play(name), steps)
 
 

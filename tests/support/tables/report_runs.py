@@ -6,8 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.minutes.transcript import Transcript, choose_cases, write_side_by_side
-from evaluation.scoring.scores import RoleScores, TeamScores
+from scored_outcomes import role_plays, team_plays
+
+from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, write_side_by_side
 from evaluation.summary.run_summary import build_summary, write_summary
 
 ROLES = ("cto", "coo", "risk", "cost", "reconcile")
@@ -27,42 +28,19 @@ TEAM = {"random": 0.1, "oracle_common": 0.55, "oracle_best": 0.75, "oracle": 1.0
 def summarise(roles: tuple[str, ...] = ROLES, team: dict[str, float] = TEAM, n: int = 40) -> dict[str, Any]:
     rng = random.Random(5)
     draws = [rng.random() for _ in range(n)]
-    role_records = [
-        RoleScores(
-            role=role,
-            stage=stage,
-            sampled=rewards,
-            greedy=rewards,
-            sampled_exact=exact,
-            greedy_exact=exact,
-            sampled_feasible=exact,
-            greedy_feasible=exact,
-            num_tool_failures=0,
-            mean_tokens=40.0,
-        )
+    plays = [
+        role_plays(role, stage, rewards, rewards)
         for role in roles
         for stage, quality in QUALITY.items()
-        for exact in [tuple(draw < quality for draw in draws)]
-        for rewards in [tuple(map(float, exact))]
+        for rewards in [[float(draw < quality) for draw in draws]]
     ]
-    flat = (0.0,) * n
-    team_records = [
-        TeamScores(
-            stage=stage,
-            sampled=rewards,
-            greedy=rewards,
-            value=rewards,
-            consensus=flat,
-            unresolved=flat,
-            escalation=flat,
-            agreement=flat,
-        )
+    plays += [
+        team_plays(stage, rewards, rewards)
         for stage, quality in team.items()
-        for rewards in [tuple(float(draw < quality) for draw in draws)]
+        for rewards in [[float(draw < quality) for draw in draws]]
     ]
     return build_summary(
-        role_records,
-        team_records,
+        plays,
         seed=3,
         wall_s=600.0,
         versions={"torch": "2.13.0"},
@@ -71,8 +49,8 @@ def summarise(roles: tuple[str, ...] = ROLES, team: dict[str, float] = TEAM, n: 
     )
 
 
-def side(label: str, decision: str) -> Transcript:
-    return Transcript(
+def side(label: str, decision: str) -> EpisodeTranscript:
+    return EpisodeTranscript(
         label=label,
         scenario_key="team/test/0/1/1",
         briefs={"cto": "Northbank. CTO seat."},
@@ -89,16 +67,16 @@ def side(label: str, decision: str) -> Transcript:
 
 def metric_lines() -> list[str]:
     lines = [
-        json.dumps({"stage": f"{stage}/{role}", "step": step, "wall_s": 1.5, **metrics})
+        json.dumps({"stage": f"{stage}/{role}", "step": step, "time_s": 1.5, "metrics": metrics})
         for role in ROLES
         for step in (0, 10, 20)
         for stage, metrics in (
             ("sft", {"loss": math.exp(-step)}),
-            ("grpo", {"verified": 0.5 + step / 100, "entropy": 0.4, "kl": 0.01}),
+            ("grpo", {"verified": 0.5 + step / 100, "entropy": 0.4, "kl_to_start": 0.01}),
         )
     ]
     for step in (0, 1, 2):
-        metrics = {"team_reward": 0.5 + step / 10, "own_score/cto": 0.9, "cost/entropy": 0.2}
+        metrics = {"team_reward": 0.5 + step / 10, "own_score/cto": 0.9, "entropy/cost": 0.2}
         lines.append(json.dumps({"stage": "marl", "step": step, "time_s": 9.0, "metrics": metrics}))
     return lines
 

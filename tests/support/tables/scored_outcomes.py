@@ -1,6 +1,18 @@
 """Outcomes of evaluated scenarios by hand, and settings of a run that is evaluated in a second."""
 
-from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evaluation.scoring.outcomes import (
+    FOLDER,
+    MODES,
+    RoleOutcome,
+    StagePlays,
+    TeamOutcome,
+    outcome_path,
+    write_outcomes,
+)
 
 TINY = (
     "num_workers=0",
@@ -61,4 +73,44 @@ def team_outcome(
         reports={"cto": "x", "risk": "y"},
         decision="",
         votes={},
+        best_option=False,
+        hidden=False,
     )
+
+
+def role_plays(role: str, stage: str, rewards: Sequence[float], greedy: Sequence[float] = ()) -> StagePlays:
+    """Plays of these rewards, each call of tools refused once in ten plays."""
+
+    def play(number: int, reward: float) -> RoleOutcome:
+        flags = {"exact": reward == 1, "feasible": reward > 0, "failed_calls": int(number % 10 == 0)}
+        key = f"{role}/test/0/{number}/1"
+        return replace(outcome(1), key=key, reward=reward, tokens=40, **flags)
+
+    sampled, twin = ([play(*one) for one in enumerate(values)] for values in (rewards, greedy))
+    return StagePlays(owner=role, stage=stage, sampled=sampled, greedy=twin)
+
+
+def team_plays(
+    stage: str,
+    rewards: Sequence[float],
+    greedy: Sequence[float] = (),
+    agreement: Sequence[float] = (1.0, 0.5),
+) -> StagePlays:
+    """Episodes whose V is their reward; the shares of agreement take turns."""
+
+    def play(number: int, reward: float) -> TeamOutcome:
+        share = agreement[number % len(agreement)]
+        key = f"team/test/0/{number}/1"
+        return replace(
+            team_outcome({}), key=key, reward=reward, value=reward, consensus=0.75, agreement=share
+        )
+
+    sampled, twin = ([play(*one) for one in enumerate(values)] for values in (rewards, greedy))
+    return StagePlays(owner="team", stage=stage, sampled=sampled, greedy=twin)
+
+
+def store_plays(run_path: Path, plays: StagePlays) -> None:
+    """Write the plays where a run keeps them."""
+    for mode, rows in zip(MODES, (plays.sampled, plays.greedy), strict=True):
+        if rows:
+            write_outcomes(outcome_path(run_path / FOLDER, plays.stage, plays.owner, mode), rows)

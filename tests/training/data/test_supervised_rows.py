@@ -15,7 +15,7 @@ from roles.team import RECONCILER
 from scenarios.base import Style, ToolCall
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
-from scenarios.team.demonstrations import Message, draw_report_habit, hold_meeting
+from scenarios.team.demonstrations import ExpertMessage, draw_report_habit, hold_meeting
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
 from scenarios.team.frontier import budget_band
 from simulator.agents.agent import Agent
@@ -129,13 +129,13 @@ def test_the_graph_plays_a_meeting_with_a_question_as_it_is_demonstrated(style: 
     assert num_asked > 0
 
 
-def read_out(said: Sequence[Message]) -> Callable[[str], str]:
+def read_out(said: Sequence[ExpertMessage]) -> Callable[[str], str]:
     """A policy that says what the role says in the meeting, a turn after the other."""
     lines = iter(write_lines(said))
     return lambda transcript: next(lines)
 
 
-def write_lines(said: Sequence[Message]) -> list[str]:
+def write_lines(said: Sequence[ExpertMessage]) -> list[str]:
     steps = [step for one in said for step in one.steps]
     return [s.text if s.call is None else format_tool_call(s.text, s.call) for s in steps]
 

@@ -215,9 +215,9 @@ def test_the_model_computes_as_before_without_a_layout() -> None:
 
 def test_sequence_ratios_are_geometric_means_of_their_row() -> None:
     gaps = torch.tensor([0.2, 0.4, -0.3])
-    ratios = ratios_of(gaps, torch.zeros(3), torch.tensor([0, 0, 1]), level="sequence")
+    ratios = ratios_of(gaps, torch.zeros(3), torch.tensor([0, 0, 1]), 2, level="sequence")
     assert ratios.log().tolist() == pytest.approx([0.3, 0.3, -0.3])
-    assert ratios_of(gaps, torch.zeros(3), torch.tensor([0, 0, 1]), level="token").log().tolist() == (
+    assert ratios_of(gaps, torch.zeros(3), torch.tensor([0, 0, 1]), 2, level="token").log().tolist() == (
         pytest.approx([0.2, 0.4, -0.3])
     )
 

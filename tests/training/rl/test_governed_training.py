@@ -389,7 +389,7 @@ def test_the_best_team_is_chosen_by_governed_play(scripted: Engines, monkeypatch
     reward = best.validate()["validation_reward"]
     calls = scripted[-1].calls
     assert {request.session.split("/")[1] for request, _ in calls} == {"governed"}
-    groups = learner.player.play_greedily(learner.make_engine(), draw(2), "validation")
+    groups = learner.player.play_validation(learner.make_engine(), draw(2), "validation")
     rewards = [one.verdict.reward for one in firsts(*learner.scorer.score(groups))]
     assert reward == pytest.approx(sum(rewards) / 2)
 

@@ -20,8 +20,9 @@ from simulator.agents.scripted_policies import oracle_solo
 from simulator.engines.base import Completion, CompletionRequest
 from training.config.grpo_config import GrpoConfig
 from training.rl.records import RewardParts
-from training.rl.solo.score import FaultWindow, FaultyRunError, score_all
+from training.rl.solo.score import FaultWindow, score_all
 from training.runs.faults import parse_fault, plan_faults
+from training.runs.run_errors import FaultyRunError
 
 CONFIG = GrpoConfig(
     max_steps=1, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=4, max_completion_tokens=60

@@ -7,8 +7,7 @@ import pytest
 from exported_teams import make_random_run
 
 from evaluation.scoring import sealed_plays
-from evaluation.scoring.outcomes import OutcomeFile
-from evaluation.scoring.scores import read_scores
+from evaluation.scoring.outcomes import OutcomeFile, read_plays
 from roles.errors import UserError
 from simulator.graph import runner
 from training.config.loading import load_config
@@ -21,7 +20,7 @@ def test_greedy_plays_can_be_left_out(tmp_path: Path, greedy: bool, num_greedy: 
     run = make_random_run(tmp_path / "run", *sizes, f"evaluation.greedy={str(greedy).lower()}")
     evaluate_role(run.path, "marl", "cost")
     evaluate_team(run.path, "marl")
-    found = [score for file in sorted((run.path / "scores").glob("*.jsonl")) for score in read_scores(file)]
+    found = read_plays(run.path)
     assert [(len(one.sampled), len(one.greedy)) for one in found] == [(2, num_greedy)] * 2
     outcomes = [file.name for file in (run.path / "scores" / "outcomes").rglob("*.greedy.jsonl")]
     assert len(outcomes) == (2 if greedy else 0)

@@ -11,7 +11,7 @@ import pytest
 from tiny_models import tiny_chat
 
 from emads.commands.stages import demo_tasks, evaluate_governed_tasks
-from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
+from evaluation.scoring.outcomes import StagePlays, read_stage
 from evaluation.summary.run_summary import build_summary
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.team import PlanGame, PlayableCase
@@ -34,7 +34,7 @@ def mumble(transcript: str, rng: random.Random) -> str:
     return "let us see"
 
 
-def play_stages(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TeamScores]:
+def play_stages(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, StagePlays]:
     """Governed scores of experts after joint training, and of a ReconcileGPT without a decision before it."""
     config = load_config(None, SETTINGS)
     known: list[PlayableCase] = [*list_cases(config)]
@@ -55,8 +55,8 @@ def play_stages(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TeamSc
     run = Run.create(path, config)
     for task in evaluate_governed_tasks(run, {"grpo": (), "marl": ()}):
         task.call(*task.args)
-    scores = [read_scores(run.path / "scores" / f"{stage}_governed-team.jsonl")[0] for stage in teams]
-    return {one.stage: one for one in scores if isinstance(one, TeamScores)}
+    plays = [read_stage(run.path, f"{stage}_governed", "team") for stage in teams]
+    return {one.stage: one for one in plays if one is not None}
 
 
 def test_experts_earn_what_their_plans_brought_and_silence_the_least(
@@ -65,10 +65,10 @@ def test_experts_earn_what_their_plans_brought_and_silence_the_least(
     scores = play_stages(tmp_path / "run", monkeypatch)
     experts, silent = scores["marl_governed"], scores["grpo_governed"]
     assert len(experts.sampled) == len(experts.greedy) == 8
-    assert sum(experts.value) / 8 > 0.5
-    assert set(silent.value) == {0.0}
-    assert set(silent.escalation) == {1.0}  # not reached execution as written
-    assert max(silent.sampled) < min(experts.sampled)
+    assert sum(experts.column("value")) / 8 > 0.5
+    assert set(silent.column("value")) == {0.0}
+    assert set(silent.column("escalation")) == {1.0}  # not reached execution as written
+    assert max(silent.column("reward")) < min(experts.column("reward"))
     assert silent.greedy == silent.sampled  # nothing in these players is left to chance
 
 
@@ -76,14 +76,11 @@ def test_a_summary_compares_governed_episodes_with_governed_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = play_stages(tmp_path / "run", monkeypatch)
-    roles: list[RoleScores] = []
-    summary = build_summary(
-        roles, scores.values(), seed=0, wall_s=0.0, versions={}, weights_changed={}, signal={}
-    )
+    summary = build_summary(scores.values(), seed=0, wall_s=0.0, versions={}, weights_changed={}, signal={})
     paired = summary["team"]["paired"]
     gain = paired["marl_governed-grpo_governed"]
     after, before = scores["marl_governed"], scores["grpo_governed"]
-    assert gain["mean"] == pytest.approx(sum(after.sampled) / 8 - sum(before.sampled) / 8)
+    assert gain["mean"] == pytest.approx(sum(after.column("reward")) / 8 - sum(before.column("reward")) / 8)
     assert "marl_governed-grpo_governed_greedy" in paired
 
 

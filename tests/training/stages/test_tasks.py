@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emads.cli import main
-from evaluation.scoring.scores import read_scores
+from evaluation.scoring.outcomes import read_stage
 from roles.errors import UserError
 from scenarios.registry import FAMILIES
 from scenarios.tasks.imported import TaskSet, unseal_test
@@ -93,10 +93,9 @@ def test_a_folder_is_trained_on_and_scored_once_on_its_sealed_test(
     assert run.read_payload("sft/solver")["weights_changed"] is True
     logged = [(row.stage, row.step) for row in run.read_metrics()]
     assert {("sft/solver", 2), ("grpo/solver", 1), ("grpo/solver", 2)} <= set(logged)
-    (stored,) = read_scores(run.path / "scores" / "grpo-solver.jsonl")
-    assert stored == scores[-1]
+    assert read_stage(run.path, "grpo", "solver") == scores[-1]
     monkeypatch.setattr(sft, "run_sft", None)  # calling it again would fail
-    monkeypatch.setattr(tasks, "score_solver", None)
+    monkeypatch.setattr(tasks, "play_sealed", None)
     assert train_tasks(Run.open(run.path), str(folder), said.append) == scores
     with pytest.raises(UserError, match="solver of other tasks"):
         train_tasks(run, "maths", said.append)

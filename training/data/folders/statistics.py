@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from evaluation.scoring.baselines import book_episode, score_team_baselines
+from evaluation.scoring.baselines import book_episode, play_team_baselines
 from evaluation.scoring.team_players import BEST_HABITS, play_experts
 from roles.team import RECONCILER, Decision
 from scenarios.base import Scenario
@@ -154,7 +154,7 @@ def _play_role(family: str, cases: Sequence[Scenario], majority: str) -> dict[st
 
 def _play_team(cases: Sequence[TeamScenario], majority: str) -> dict[str, Sequence[float]]:
     weights = TeamRewardWeights()
-    played = score_team_baselines(cases, weights, ("random", "greedy", "oracle"))
+    played = play_team_baselines(cases, weights, ("random", "greedy", "oracle"))
 
     def decide_always(decision: str) -> list[float]:
         """Rewards of experts whose ReconcileGPT decides this whatever they report."""
@@ -166,7 +166,7 @@ def _play_team(cases: Sequence[TeamScenario], majority: str) -> dict[str, Sequen
         return rewards
 
     return {
-        **{one.stage: one.sampled for one in played},
+        **{stage: [one.reward for one in plays] for stage, plays in played.items()},
         "constant": decide_always(TEAM_CONSTANT),
         "majority": decide_always(majority),
     }

@@ -23,8 +23,10 @@ class Player(Protocol):
         """The groups of these scenarios, which begin at `first_place` of the step's."""
         ...
 
-    def play_greedily(self, engine: Engine, scenarios: Sequence[Any], stream: str) -> list[Any]:
-        """One episode of every scenario at temperature 0; raises InfrastructureError if one is lost."""
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[Any], stream: str, first_place: int = 0
+    ) -> list[Any]:
+        """One episode of every scenario, sampled as in a step; raises InfrastructureError if one is lost."""
         ...
 
 
@@ -38,7 +40,7 @@ class Job:
     cases: tuple[Any, ...]
     stream: str  # names what is sampled; jobs of one stream have different places
     first_place: int = 0  # of the cases in the whole list
-    is_greedy: bool = False  # one episode of every case at temperature 0
+    is_validation: bool = False  # one episode of every case
 
 
 def cut_jobs(
@@ -47,7 +49,7 @@ def cut_jobs(
     *,
     block_size: int,
     first_place: int = 0,
-    is_greedy: bool = False,
+    is_validation: bool = False,
 ) -> list[Job]:
     """Jobs of `block_size` neighbouring cases each, the last of what is left; 0 makes one of all."""
     size = block_size or max(1, len(cases))
@@ -56,7 +58,7 @@ def cut_jobs(
             cases=tuple(cases[start : start + size]),
             stream=stream,
             first_place=first_place + start,
-            is_greedy=is_greedy,
+            is_validation=is_validation,
         )
         for start in range(0, len(cases), size)
     ]
@@ -86,7 +88,7 @@ class RolloutHost:
 
         Raises:
             RuntimeError: the weights that were loaded are of another version.
-            InfrastructureError: a greedy episode was lost.
+            InfrastructureError: an episode of a validation was lost.
         """
         if not self._versions or set(self._versions.values()) != {version}:
             raise RuntimeError(f"version {version} is to be played, but loaded are {self._versions}")
@@ -95,8 +97,8 @@ class RolloutHost:
     def play_with(self, models: Mapping[str, Any], job: Job, version: int) -> list[Any]:
         """`play` with models of this process, which are of that version."""
         engine = serve_roles(self._make_engine(), models, version)
-        if job.is_greedy:
-            return self._player.play_greedily(engine, job.cases, job.stream)
+        if job.is_validation:
+            return self._player.play_validation(engine, job.cases, job.stream, job.first_place)
         return self._player.play(engine, job.cases, job.stream, job.first_place)
 
 

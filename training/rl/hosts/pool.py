@@ -12,11 +12,17 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from simulator.engines.loop_thread import LoopThread
+from training.config.rollouts_config import RolloutsConfig
 from training.rl.hosts.host import Job, encode_weights
 from training.runs.run_errors import WorkerLostError
 
 START_S = 900.0  # that a host may take to start: vLLM takes minutes
 MOST_LOSSES = 5  # of hosts with the same job, one after the other
+
+
+def longest_play_s(config: RolloutsConfig) -> float:
+    """Seconds that other ranks may have to wait for a play: rank 0's hosts may be lost several times."""
+    return config.timeout_s * MOST_LOSSES + START_S if config.hosts else config.timeout_s
 
 
 class HostLostError(Exception):
@@ -155,7 +161,7 @@ def _explain(losses: int, error: Exception, timeout_s: float) -> WorkerLostError
     why = f"gave no answer for {timeout_s:g} s" if isinstance(error, TimeoutError) else "ended"
     return WorkerLostError(
         f"{losses} rollout hosts in a row were lost with the same work, the last one {why}; look at the"
-        " machine's memory, or lower rollouts.hosts or rollouts.block_size in the run's config.yaml, and"
+        " machine's memory, raise rollouts.timeout_s or lower rollouts.hosts in the run's config.yaml, and"
         " --resume"
     )
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from roles.base import Role
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
@@ -58,13 +60,17 @@ class SoloPlayer:
             for place, scenario in enumerate(scenarios)
         ]
 
-    def play_greedily(self, engine: Engine, scenarios: Sequence[Scenario], stream: str) -> list[SoloGroup]:
-        """One episode of every scenario at temperature 0.
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[Scenario], stream: str, first_place: int = 0
+    ) -> list[SoloGroup]:
+        """One episode of every scenario at the temperature of a step.
 
         Raises:
             InfrastructureError: an episode was lost.
         """
-        played = self.play_once(engine, scenarios, stream, temperature=0.0)
+        played = self.play_once(
+            engine, scenarios, stream, temperature=self.config.temperature, first_place=first_place
+        )
         if lost := [one for one in played if isinstance(one, Exception)]:
             raise InfrastructureError(f"{len(lost)} of {len(played)} episodes were lost: {lost[0]}")
         return [
@@ -105,7 +111,11 @@ class SoloPlayer:
             )
             return await asyncio.gather(*plays, return_exceptions=True)
 
-        return [_make_portable(one) for one in asyncio.run(play_all())]
+        played = asyncio.run(play_all())
+        for one in played:
+            if isinstance(one, MemoryError | torch.OutOfMemoryError):  # every other play would meet it, too
+                raise one
+        return [_make_portable(one) for one in played]
 
 
 def _make_portable(played: SoloEpisode | Exception) -> SoloEpisode | Exception:

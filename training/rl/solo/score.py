@@ -22,7 +22,7 @@ from training.config.grpo_config import GrpoConfig
 from training.learner.ranks import ONE_RANK, Ranks
 from training.rl.records import RewardParts, ScoredSoloGroup, SoloGroup
 from training.runs.faults import spoil_reward
-from training.runs.run_errors import StoppedRunError
+from training.runs.run_errors import FaultyRunError
 
 REWARD_TIMEOUT_S = 60.0  # after which one reward is given up and its group left out
 MAX_REWARD = 1e4  # beyond it no verifier of a role was at work
@@ -31,12 +31,6 @@ MAX_EMPTY_BATCHES = 3  # in a row
 logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Judge = Callable[[Sequence[Sequence[int]]], Sequence[float]]  # transcripts of token ids -> scores
-
-
-class FaultyRunError(StoppedRunError):
-    """Too many episodes without a reward, for reasons that are not the policy's."""
-
-    status = 7
 
 
 def episode_reward(episode: SoloEpisode, config: GrpoConfig) -> dict[str, float]:

@@ -29,7 +29,9 @@ from training.rl.team.metrics import step_metrics
 from training.rl.team.play import AssessPlayer
 from training.rl.team.score import AssessScorer, reward_team
 from training.rl.update import PolicyUpdater
+from training.runs.run_errors import FaultyRunError
 
+MAX_EMPTY_STEPS = 5
 SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 
 
@@ -39,6 +41,7 @@ class TeamMonitor:
     def __init__(self, ranks: Ranks) -> None:
         self.drift, self._ranks = DriftWatch(), ranks
         self._shares = GradientShareMonitor()
+        self._empty_steps = 0  # in a row
 
     def measure(
         self,
@@ -46,19 +49,30 @@ class TeamMonitor:
         rows: Mapping[str, Sequence[TrainingRow]],
         stats: Mapping[str, LossStats],
     ) -> dict[str, float]:
-        """Team reward and its parts, own scores, behaviour, signal and loss of every role, drift."""
+        """Team reward and its parts, own scores, behaviour, signal and loss of every role, drift.
+
+        Raises:
+            FaultyRunError: MAX_EMPTY_STEPS steps in a row lost every group of all ranks.
+        """
         metrics = self._ranks.mean(step_metrics(groups, rows, stats))
+        self._empty_steps = 0 if metrics["sets"] else self._empty_steps + 1
+        if self._empty_steps >= MAX_EMPTY_STEPS:
+            raise FaultyRunError(
+                f"{self._empty_steps} joint steps in a row had no whole group to learn from: the engine lost"
+                " an episode of each; the warnings above say how. Mend that and go on with --resume"
+            )
         metrics |= self._shares.update({role: stat.grad_norm for role, stat in stats.items()})
         own = {role: metrics[f"own_score/{role}"] for role in rows if f"own_score/{role}" in metrics}
         return metrics | self.drift.update(own)
 
-    def state(self) -> dict[str, object]:
-        """Own scores and alarms so far."""
-        return self.drift.state()
+    def state(self) -> dict[str, Any]:
+        """Own scores and alarms so far, and empty steps."""
+        return {**self.drift.state(), "empty_steps": self._empty_steps}
 
-    def load_state(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
         self.drift.load_state(state)
+        self._empty_steps = int(state["empty_steps"])
 
 
 def choose_player(

@@ -6,6 +6,7 @@ through, and signs what they hand over to it.
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from training.config.marl_config import MarlConfig
 from training.rl.records import EpisodeGroup, ReportSet
 from training.rl.team.play import make_sampling
 
+logger = logging.getLogger(__name__)
 WORLD = 0  # seeds all worlds, with the case and the option
 
 
@@ -46,11 +48,11 @@ class GovernedPlayer:
         """The complete groups of these scenarios; what is sampled does not depend on `first_place`."""
         return asyncio.run(self._play(engine, scenarios, stream))
 
-    def play_greedily(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
-        """One governed episode of every case at temperature 0; raises as `play_once`."""
-        return self.play_once(engine, scenarios, stream, temperature=0.0)
+        """One governed episode of every case at the temperature of a step; raises as `play_once`."""
+        return self.play_once(engine, scenarios, stream, temperature=self.config.temperature)
 
     def play_once(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
@@ -130,6 +132,8 @@ async def play_set(
             if episode.status in (VIOLATION, WAITING):
                 raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
             is_lost = episode.status == FAILED
+            if is_lost:
+                logger.warning("%s left out: %s", scenario.key, episode.error)
             records.append(
                 None if is_lost else read_record(scenario, episode, services, stream=seating.stream)
             )

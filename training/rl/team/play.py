@@ -6,9 +6,11 @@ out.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roles.errors import InfrastructureError
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
@@ -17,6 +19,8 @@ from simulator.graph.runner import play_decisions, play_episodes, play_team
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
 from training.rl.records import EpisodeGroup, ReportSet
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +41,10 @@ class AssessPlayer:
         """
         return asyncio.run(self._play(engine, scenarios, stream, first_place))
 
-    def play_greedily(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
-        """One episode of every scenario at temperature 0.
+        """One episode of every scenario at the temperature of a step.
 
         Raises:
             InfrastructureError: an episode was lost.
@@ -49,12 +53,15 @@ class AssessPlayer:
             list(scenarios),
             engine=engine,
             chat=self.chat,
-            temperature=0.0,
+            temperature=self.config.temperature,
             max_completion_tokens=self.config.max_completion_tokens,
             stream=stream,
             rounds=self.config.rounds,
+            first_place=first_place,
             make_game=self.make_game,
         )
+        if lost := [one.error for one in episodes if one.error]:
+            raise InfrastructureError(f"{len(lost)} of {len(episodes)} episodes were lost: {lost[0]}")
         return [
             EpisodeGroup(scenario=scenario, report_sets=(ReportSet(episodes=(episode,)),))
             for scenario, episode in zip(scenarios, episodes, strict=True)
@@ -116,8 +123,12 @@ def make_sampling(config: MarlConfig, temperature: float) -> Sampling:
 
 
 def complete_groups(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
-    """The groups without an infrastructure fault in any of their episodes."""
-    return [group for group in groups if not any(one.error for one in list_episodes(group))]
+    """The groups without an infrastructure fault in any of their episodes; others are logged."""
+    errors = [next((one.error for one in list_episodes(group) if one.error), None) for group in groups]
+    lost = [error for error in errors if error]
+    if lost:
+        logger.warning("%d of %d groups left out: %s", len(lost), len(groups), lost[0])
+    return [group for group, error in zip(groups, errors, strict=True) if not error]
 
 
 def list_episodes(group: EpisodeGroup) -> list[Episode]:
