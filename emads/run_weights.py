@@ -14,6 +14,7 @@ from scenarios.written.written_case import FreeCase
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.embedded.engine_check import check_engine
+from simulator.engines.embedded.own_pass import count_positions
 from training.config.run_config import EngineConfig, RunConfig
 from training.data.demonstrations import team_scenario
 from training.export.export import load_exported_models
@@ -69,7 +70,7 @@ class RunWeights:
         """
         game = partial(PlanGame, style=self.style, questions=self.config.model.questions)(case)
         for role in case.seats:
-            room = self.models[role].config.max_position_embeddings * 3 // 4
+            room = count_positions(self.models[role].config) * 3 // 4
             used = len(
                 self.chat.open(game.prompt_role(role), game.write_report_brief(role), with_tools=False)
             )

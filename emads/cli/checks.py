@@ -109,16 +109,19 @@ def check_model_folder(preset: str) -> None:
     )
 
 
-def refuse_missing_run(path: Path) -> None:
-    """Refuse a folder that holds neither a run, nor runs, nor an exported team.
+def refuse_missing_run(path: Path, *, takes_several: bool = False) -> None:
+    """Refuse a folder that holds neither a run nor an exported team; `takes_several`: nor runs below it.
 
     Raises:
         UserError: no run there.
     """
-    if not any((path / name).is_file() for name in ("config.yaml", "team.json")) and not any(
-        path.glob("*/config.yaml")
-    ):
+    if any((path / name).is_file() for name in ("config.yaml", "team.json")):
+        return
+    below = sorted(file.parent for file in path.glob("*/config.yaml"))
+    if not below:
         raise UserError(f"no run in {path} (no config.yaml there); start one with `emads demo {path}`")
+    if not takes_several:
+        raise UserError(f"{path} is a folder of runs: name one of them, such as {below[0]}")
 
 
 def open_existing(path: Path) -> Path:

@@ -120,7 +120,9 @@ def validate(
 
 
 def import_tasks(
-    files: Annotated[list[Path], typer.Argument(help="JSON or JSON Lines files of question and answer.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="JSON, JSON Lines, CSV or Parquet files of question and answer.")
+    ],
     out: Annotated[Path, typer.Option(help="New data folder.")],
     layout: Annotated[
         str, typer.Option("--format", help="qa: short answers; gsm8k: worked solutions that end in #### n.")

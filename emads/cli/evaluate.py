@@ -75,7 +75,7 @@ def evaluate(
         raise unknown("--suite", suite, [*SUITES, *TABLE_SUITES])
     paths = runs or ([] if chosen else [DEFAULT_RUN])
     for path in paths:
-        refuse_missing_run(path)
+        refuse_missing_run(path, takes_several=True)
     stage, number = choose_stage(named_stage or "marl"), 100 if count is None else count
     check_at_least("--count", number, 1)
     (role,) = choose_roles([who or "cto"])
@@ -226,7 +226,7 @@ def report(
     """Write the report of each run as one self-contained HTML file."""
     paths = runs or [DEFAULT_RUN]
     for path in paths:
-        refuse_missing_run(path)
+        refuse_missing_run(path, takes_several=True)
     from emads.commands.evaluate import report_runs
 
     for page in report_runs(paths, markdown=markdown):

@@ -162,9 +162,12 @@ def _choose_players(
     """Return who plays, a folder, "scripted" or None (those that --seat names), and the case files.
 
     Raises:
-        UserError: nobody to play, two runs, a run beside --team, no such team, or a stage of no run.
+        UserError: nobody to play, no such case file, two runs, a run beside --team, no such team, or a stage
+            of no run.
     """
     cases = [name for name in names if name.suffix in CASE_SUFFIXES or name.is_file()]
+    if cases and not any(case.exists() for case in cases):
+        raise UserError(f"no case file {cases[0]}; see examples/ for some")
     runs = [name for name in names if name not in cases]
     if len(runs) > 1:
         suffixes = ", ".join(CASE_SUFFIXES)

@@ -46,6 +46,8 @@ def serve_team(
     token = None if token_variable is None else read_token(token_variable)
     access = settle_access(port=port, host=host, token=token, is_public=is_public, names=names)
     persons = dict(_read_reviewer(one) for one in reviewers)
+    if len(set(persons.values())) < len(reviewers):
+        raise UserError("--reviewer: two of the reviewers have one name or one token; give each their own")
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     governance = Governance(store=db, key=key, reviewers=persons)
     players, api = seats or ((), None)

@@ -28,6 +28,7 @@ from simulator.agents.agent import Agent
 from simulator.agents.solo import play_solo
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.own_pass import count_positions
 from simulator.export.atomic_files import claim_folder, explain_os_errors
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
@@ -157,7 +158,7 @@ def evaluate_tasks(
     engine = TransformersEngine(end_id=chat.end_id, seed=run.config.seed)
     engine.set_policy(role, model, version=f"{role}@{stage}")
     tokens = run.config.grpo.max_completion_tokens
-    most = int(model.config.max_position_embeddings) - 2 * MAX_TURNS * tokens
+    most = count_positions(model.config) - 2 * MAX_TURNS * tokens
     sampling = Sampling(temperature=0.0, max_completion_tokens=tokens)
 
     async def answer(place: int, scenario: Scenario) -> RoleOutcome:

@@ -1,19 +1,28 @@
 """Reads question files row by row: clean rows become tasks, the others are named with file, row and reason.
 
-A file is JSON Lines, or one JSON list, of objects with `question` and `answer`; other keys are ignored.
+A file is JSON Lines, one JSON list, a CSV table or Parquet, of rows with `question` and `answer`; other
+keys are ignored. A conversation of a question and its answer (ShareGPT, chat messages) is such a row too.
 `qa`: the answer is a word, a number, an expression. `gsm8k`: worked solutions that end in `#### 42`, with
 annotations `<<48/2=24>>` that become calculator calls and are checked (arXiv:2110.14168).
 """
 
+import csv
+import gzip
+import io
 import json
+import math
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from roles.base import MAX_JSON_DEPTH
 from roles.errors import UserError, unknown
@@ -26,7 +35,14 @@ from scenarios.tasks.solver import judge_answer
 Layout = Literal["qa", "gsm8k"]
 CheckChoice = Literal["auto", "exact", "number", "f1", "symbolic"]
 LAYOUTS, CHECK_CHOICES = get_args(Layout), get_args(CheckChoice)
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+GZIP, PARQUET = b"\x1f\x8b", b"PAR1"  # first bytes of such files
+DELIMITERS = ",;\t"  # of tables
+TURNS = {
+    "system": "system",
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "model"), "assistant"),
+}  # names of who speaks in conversations
 MAX_FILE_BYTES = 1 << 30
 MAX_ROW_BYTES = 1 << 20
 MAX_QUESTION_CHARS = 8_000
@@ -38,6 +54,7 @@ OPEN, CLOSE, FINAL = "<<", ">>", "####"
 MAX_ANNOTATIONS = 30
 EXPECTED_ROW = '{"question": "...", "answer": "..."}'
 MAX_SHOWN_KEYS = 5
+_TOOL_TURNS = ("function_call", "observation", "tool", "function", "ipython", "tool_call", "tool_response")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +62,7 @@ class Rejection:
     """A row that is no task. Example: Rejection(file="sums.jsonl", row=17, reason="answer is missing")"""
 
     file: str
-    row: int  # counted from 1: the line, or the element of a JSON list
+    row: int  # counted from 1: the line, the element of a JSON list, the row of a table with its header
     reason: str
 
     def __str__(self) -> str:
@@ -75,7 +92,7 @@ def read_questions(
     `check` says how answers are compared; `auto` takes numbers as numbers and all else exactly.
 
     Raises:
-        UserError: unknown layout or check; a file that is missing, empty, too large or not JSON at all.
+        UserError: unknown layout or check; a file that is missing, empty, too large, damaged or unknown.
     """
     if layout not in LAYOUTS:
         raise unknown("format", layout, list(LAYOUTS))
@@ -95,10 +112,11 @@ def read_questions(
             except RowError as error:
                 rejections.append(Rejection(file=str(path), row=row, reason=str(error)))
         if row == 0:
-            raise UserError(f"{path} has no rows; give JSON Lines or a JSON list of question and answer")
+            raise UserError(f"{path} has no rows; write each as a line {EXPECTED_ROW}")
         if not has_json:
             raise UserError(
-                f"{path} holds no row of JSON (CSV or plain text?); write each row as a line {EXPECTED_ROW}"
+                f"{path} is neither JSON nor a table with the columns question and answer;"
+                f" write each row as a line {EXPECTED_ROW}"
             )
     return tasks, rejections
 
@@ -112,21 +130,96 @@ def choose_check(layout: str, choice: str, answer: str) -> Check:
 
 
 def _iterate_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """The number and content of every element of a JSON list, or of every line that is not blank."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; split it")
-        content = path.read_bytes().removeprefix(BYTE_ORDER_MARK)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    """The number and content of every element of a JSON list, row of a table, or line that is not blank."""
+    content = _read_file(path)
+    if content.startswith(PARQUET):
+        yield from enumerate(_read_parquet(path, content), start=1)
+        return
     if content[: 1 << 16].lstrip()[:1] == b"[":
         yield from enumerate(_parse_list(path, content), start=1)
         return
-    for row, line in enumerate(content.splitlines(), start=1):  # they end in LF, CRLF or CR
+    if (delimiter := _find_delimiter(content)) is not None:
+        yield from _read_table(path, content, delimiter)
+        return
+    lines = content.splitlines()  # they end in LF, CRLF or CR
+    if lines and isinstance(_parse_row(lines[0]), _NotJson) and isinstance(_parse_row(content), dict):
+        raise UserError(
+            f"{path} is one JSON object over several lines; write each row as a line {EXPECTED_ROW}"
+        )
+    for row, line in enumerate(lines, start=1):
         if len(line) > MAX_ROW_BYTES:
             yield row, _Unfit(f"row of more than {MAX_ROW_BYTES} bytes")
         elif line.strip():
             yield row, _parse_row(line)
+
+
+def _read_file(path: Path) -> bytes:
+    """The file's bytes: unpacked, without a byte order mark, UTF-16 as UTF-8."""
+    try:
+        with path.open("rb") as file:
+            is_packed = file.peek(2)[:2] == GZIP
+            with gzip.GzipFile(fileobj=file) if is_packed else file as unpacked:
+                content = unpacked.read(MAX_FILE_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"cannot unpack {path}: {error}; pack it again") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; split it")
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            content = content[len(mark) :]
+            if encoding != "utf-8":
+                try:
+                    return content.decode(encoding).encode()
+                except UnicodeDecodeError as error:
+                    raise UserError(f"{path} is not {encoding} at byte {error.start}; convert it") from None
+    return content
+
+
+def _read_parquet(path: Path, content: bytes) -> list[Any]:
+    try:
+        return list(pq.read_table(pa.BufferReader(content)).to_pylist())
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged Parquet ({str(error).splitlines()[0][:200]}); write it again"
+        ) from None
+
+
+def _find_delimiter(content: bytes) -> str | None:
+    """What stands between the columns of a table whose header names question and answer; None: no table."""
+    header = content[:MAX_ROW_BYTES].lstrip().splitlines()[:1]
+    for delimiter in DELIMITERS:
+        try:
+            names = _read_names(next(csv.reader([line.decode() for line in header], delimiter=delimiter), []))
+        except (csv.Error, UnicodeDecodeError):
+            return None
+        if names.count("question") == 1 == names.count("answer"):
+            return delimiter
+    return None
+
+
+def _read_names(header: list[str]) -> list[str]:
+    return [name.strip().lower() for name in header]
+
+
+def _read_table(path: Path, content: bytes, delimiter: str) -> Iterator[tuple[int, Any]]:
+    """Rows below the header, which is row 1 as in spreadsheets."""
+    try:
+        text = content.lstrip().decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it") from None
+    table = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    names = _read_names(next(table))
+    try:
+        for row, cells in enumerate(table, start=2):
+            if len(cells) == len(names):
+                yield row, dict(zip(names, cells, strict=True))
+            elif any(cells):
+                reason = f"{len(cells)} cells under a header of {len(names)}"
+                yield row, _Unfit(f"{reason}; quote cells that hold {delimiter!r}")
+    except csv.Error as error:
+        raise UserError(f"{path} line {table.line_num}: {error}; mend the quotes of the table") from None
 
 
 class _NestedError(ValueError):
@@ -226,6 +319,9 @@ def _read_pair(content: Any) -> tuple[str, str]:
         raise RowError(content.reason)
     if not isinstance(content, dict):
         raise RowError("not an object with question and answer")
+    for key in ("conversations", "messages"):
+        if key in content and "question" not in content:
+            content = _read_conversation(key, content)
     question = _read_text(content, "question", MAX_QUESTION_CHARS)
     if not isinstance(content["question"], str):
         raise RowError("question is not text")
@@ -237,6 +333,8 @@ def _read_pair(content: Any) -> tuple[str, str]:
 
 def _read_text(content: dict[str, Any], name: str, most: int) -> str:
     value = content.get(name)
+    if isinstance(value, float):  # of Parquet
+        value = Decimal(repr(value)) if math.isfinite(value) else None
     if value is None:
         raise RowError(f"{name} is missing{_describe_other_keys(content)}")
     if isinstance(value, _Unfit):
@@ -251,6 +349,44 @@ def _read_text(content: dict[str, Any], name: str, most: int) -> str:
     if any(_is_unfit(character) for character in text):
         raise RowError(f"{name} holds control characters or half a character")
     return text.strip()
+
+
+def _read_conversation(key: str, content: dict[str, Any]) -> dict[str, Any]:
+    """The row of a conversation: its one question, a system text before it, and its one answer.
+
+    Raises:
+        RowError: several questions, tools, or turns of another form.
+    """
+    turns = content[key]
+    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+        raise RowError(f"{key} is not a list of turns; write the row as {EXPECTED_ROW}")
+    said: list[tuple[str, str]] = []
+    for turn in turns:
+        name = turn.get("from", turn.get("role"))
+        if turn.get("tool_calls") or turn.get("function_call") or name in _TOOL_TURNS or content.get("tools"):
+            raise RowError(
+                f"the conversation calls tools, which the solver does not have; write it as {EXPECTED_ROW}"
+            )
+        if not isinstance(name, str) or name not in TURNS:
+            raise RowError(f"a turn is from {ascii(name)[:40]}; known: {', '.join(TURNS)}")
+        said.append((TURNS[name], _read_turn(turn)))
+    system = said.pop(0)[1] if said and said[0][0] == "system" else ""
+    if [name for name, _ in said] != ["user", "assistant"]:
+        shown = ", ".join(name for name, _ in said[:MAX_SHOWN_KEYS]) or "empty"
+        raise RowError(f"the conversation is {shown}; write one question and its answer as {EXPECTED_ROW}")
+    question, answer = (text for _, text in said)
+    if "<think>" in answer:
+        raise RowError("the answer begins with thoughts; leave the answer alone")
+    return {"question": f"{system}\n\n{question}".lstrip(), "answer": answer}
+
+
+def _read_turn(turn: dict[str, Any]) -> str:
+    value = turn.get("value", turn.get("content"))
+    parts = value if isinstance(value, list) else [{"type": "text", "text": value}]
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
+        raise RowError("a turn holds something else than text")
+    return "".join(texts)
 
 
 def _describe_other_keys(content: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from roles.team import NO_OPTION, Decision
-from scenarios.team.offers import CheckedReport, load_table
+from scenarios.team.offers import CheckedReport, find_part, load_table
 from scenarios.team.playable import PlayableCase, PublicCase
 from scenarios.written.written_case import FreeCase
 from simulator.game import MakeGame, TeamGame
@@ -22,7 +22,7 @@ from simulator.governance.gate import Gate, Settled, Standing
 from simulator.governance.log import DecisionLog
 from simulator.governance.outcomes import CarriedPlan, Observation, Outcomes
 from simulator.governance.precedents import Precedent, Precedents, list_features, write_recollection
-from simulator.governance.proposal import CaseWords, OfferLine, Proposal, ReportLine
+from simulator.governance.proposal import CaseWords, OfferLine, PlanPart, Proposal, ReportLine
 from simulator.governance.resolution import Duty, Resolution, assign_duty, decide_for, make_parts, resolve
 from simulator.governance.seals import refuse
 from simulator.graph import nodes as team_nodes
@@ -261,7 +261,7 @@ async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
 
 
 def _make_proposal(state: FullState, context: FullContext, standing: Standing) -> Proposal:
-    context.course.plans = list(list_plans(standing).values())
+    facts = list_facts(context, standing)
     case = context.course.case
     state = {
         **state,
@@ -275,17 +275,12 @@ def _make_proposal(state: FullState, context: FullContext, standing: Standing) -
     duty = assign_duty(list(state["briefs"]), parts, state["precedents"])
     draft = None if state["edited"] is not None else _read_draft(state)
     proposal = Proposal(
-        thread=context.thread,
-        case=case.key,
-        attempt=state["attempt"],
-        revision=state["revision"],
+        **facts,
         option=resolution.option,
         reason="" if draft is None else draft.reason,
         decision_type=resolution.decision_type,
         risk_score=resolution.risk_score,
         options=resolution.options,
-        budget=case.public.budget,
-        reserve=0 if state["attempt"] else context.outcomes.reserve,
         cost=resolution.cost,
         worth=resolution.worth,
         conflicts=resolution.conflicts,
@@ -295,7 +290,6 @@ def _make_proposal(state: FullState, context: FullContext, standing: Standing) -
         consulted=duty["consulted"],
         parts=parts,
         precedents=[precedent["case"] for precedent in state["precedents"]],
-        words=context.words.model_copy(update={"context": case.public.situation or context.words.context}),
         reports={
             role: None if report is None else _spell_report(report, resolution)
             for role, report in _read_table(state).items()
@@ -305,6 +299,47 @@ def _make_proposal(state: FullState, context: FullContext, standing: Standing) -
     shown = standing.find("requested")
     before = shown[-1].body["request"]["proposal"] if shown else None
     return proposal.model_copy(update={"changes": list_changes(before, proposal)})
+
+
+def list_facts(context: FullContext, standing: Standing) -> dict[str, Any]:
+    """List what the log and the case fix of the next proposal, whatever the seats said."""
+    context.course.plans = list(list_plans(standing).values())
+    case = context.course.case
+    return {
+        "thread": context.thread,
+        "case": case.key,
+        "attempt": standing.attempt,
+        "revision": standing.revision,
+        "budget": case.public.budget,
+        "reserve": 0 if standing.attempt else context.outcomes.reserve,
+        "words": context.words.model_copy(update={"context": case.public.situation or context.words.context}),
+    }
+
+
+def require_facts(proposal: Proposal, context: FullContext, standing: Standing) -> None:
+    """Refuse a proposal of the state that is not of this case as it stands, or whose figures are not true.
+
+    Raises:
+        NotApprovedError: "tampered".
+    """
+    for name, value in list_facts(context, standing).items():
+        if getattr(proposal, name) != value:
+            refuse("tampered", f"the {name} of the proposal in the state is not the case's")
+    if not sum(part.cost for part in proposal.parts) == proposal.cost <= proposal.budget:
+        refuse("tampered", "the parts of the proposal in the state cost something else, or too much")
+    for part in proposal.parts:
+        if part.choice and not _is_true(part, proposal.option, context.course.case):
+            refuse("tampered", f"{part.role} can buy no part of this cost and worth on {proposal.option}")
+
+
+def _is_true(part: PlanPart, option: str, case: PlayableCase) -> bool:
+    """Return whether the case knows this part with its figures; what nobody can tell is taken as it is."""
+    if part.role not in case.seats or option not in case.options:
+        return False
+    if case.parts_of(part.role, option) is None:
+        return True
+    found = find_part(case, part.role, option, part.choice)
+    return found is not None and (found.cost, found.worth) == (part.cost, part.worth)
 
 
 def _spell_report(report: CheckedReport, resolution: Resolution) -> ReportLine:
@@ -363,7 +398,10 @@ def list_changes(before: Mapping[str, Any] | None, now: Proposal) -> list[str]:
 async def review(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """Display the proposal and wait until the log holds an answer; only that has an effect."""
     context = runtime.context
-    request, number = context.gate.show(read_proposal(state, context), state["shown"])
+    proposal, standing = read_proposal(state, context), context.gate.stand(context.thread)
+    if standing.find_nth(state["shown"], proposal.digest) is None:
+        require_facts(proposal, context, standing)
+    request, number = context.gate.show(proposal, state["shown"])
     settled = context.gate.stand(context.thread).find_settled(request.interrupt_id)
     if settled is None:
         interrupt(request.model_dump())

@@ -1,5 +1,6 @@
 """The command line: every mistake is one clear line on standard error, exit status 2, and nothing is lost."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -107,6 +108,35 @@ def test_mistakes_are_one_line(
     line = fail(capsys, *arguments.format(demo=DEMO).split())
     assert [part for part in parts if part not in line] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_runs_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused by its files' names: no library that takes seconds is imported for it."""
+    Run.create(tmp_path / "runs/one", RunConfig())
+    for verb in ("simulate", "serve"):
+        assert f"name one of them, such as {tmp_path / 'runs/one'}" in fail(capsys, verb, tmp_path / "runs")
+
+
+def test_two_reviewers_do_not_share_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has it would be two pairs of eyes."""
+    monkeypatch.setenv("TOKEN_A", "t" * 40)
+    monkeypatch.setenv("TOKEN_B", "t" * 40)
+    call = ("serve", "scripted", "--db", tmp_path / "s.db", "--reviewer")
+    assert "give each their own" in fail(capsys, *call, "ann=TOKEN_A", "--reviewer", "bob=TOKEN_B")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_imports_are_not_looked_through_for_garbage(capsys: pytest.CaptureFixture[str]) -> None:
+    before = gc.get_threshold()
+    try:
+        for found, wanted in ((700, 10_000), (20_000, 20_000), (0, 0)):
+            gc.set_threshold(found, 10, 10)
+            main(["--version"])
+            assert gc.get_threshold() == (wanted, 10, 10)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_malformed_yaml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,17 +9,19 @@ back to the same keys and values from every part. End to end, the roles' tokens 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
-from simulator.engines.embedded.prompt_passes import count_common
 from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow
 
 MIN_TRUNK = 128  # tokens that prompts of several groups must have in common to share them
+Places = NDArray[np.int64]
 LayoutName = Literal["padded", "shared_prompt"]
 
 
@@ -75,12 +77,12 @@ def pad_rows(rows: Sequence[TrainingRow], device: torch.device | str = "cpu") ->
     width = max(len(row.token_ids) for row in rows)
     token_ids = torch.zeros(len(rows), width, dtype=torch.long)
     attention = torch.zeros(len(rows), width, dtype=torch.long)
-    predict_at: list[int] = []
+    predict_at: list[Places] = []
     for i, row in enumerate(rows):
         length = len(row.token_ids)
         token_ids[i, :length] = torch.tensor(row.token_ids)
         attention[i, :length] = 1
-        predict_at += [i * width + place - 1 for place in _own_places(row)]
+        predict_at.append(i * width + _own_places(row) - 1)
     role_tokens = {rows[0].role: (0, width)}
     return _finish(rows, token_ids, attention, None, None, predict_at, role_tokens, device)
 
@@ -119,7 +121,7 @@ class _Line:
         self.ids: list[int] = []
         self.positions: list[int] = []
         self.segments: list[Segment] = []
-        self.predict_at: list[int] = []
+        self.predict_at: list[Places] = []
         self.rows: list[TrainingRow] = []
 
     def lay(
@@ -137,8 +139,8 @@ class _Line:
             for row in cluster[0]:
                 is_over = stop == len(row.token_ids)  # nothing was sampled, and it is all prompt
                 path = inside if is_over else (*inside, self._put(row, stop, len(row.token_ids), inside))
-                places = [place for span in path for place in range(*span)]
-                self.predict_at += [places[place - 1] for place in _own_places(row)]
+                places = np.concatenate([np.arange(*span) for span in path])
+                self.predict_at.append(places[_own_places(row) - 1])
                 self.rows.append(row)
 
     def _put(
@@ -166,7 +168,15 @@ def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[S
 
 def _count_common(one: TrainingRow, other: TrainingRow) -> int:
     """Return how many tokens the prompts of two rows begin with alike."""
-    return count_common([row.token_ids[: row.num_prompt] for row in (one, other)])
+    ours, theirs = one.token_ids, other.token_ids
+    low, high = 0, min(one.num_prompt, other.num_prompt) + 1
+    while high - low > 1:  # alike up to `low`, not up to `high`
+        middle = (low + high) // 2
+        if ours[low:middle] == theirs[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _finish(
@@ -175,35 +185,46 @@ def _finish(
     attention: Tensor | None,
     position_ids: Tensor | None,
     layout: RowLayout | None,
-    predict_at: list[int],
+    predict_at: list[Places],
     role_tokens: dict[str, tuple[int, int]],
     device: torch.device | str,
 ) -> RowBatch:
-    row_of: list[int] = []
-    call_of: list[int] = []
+    own = [_own_places(row) for row in rows]
+    sizes = np.array([len(places) for places in own])
     role_own: dict[str, slice] = {}
-    num_calls = 0
-    for number, row in enumerate(rows):
-        calls = row.calls()
-        start = role_own[row.role].start if row.role in role_own else len(row_of)
-        row_of += [number] * len(calls)
-        call_of += [num_calls + call for call in calls]
-        num_calls += calls[-1] + 1 if calls else 0
-        role_own[row.role] = slice(start, len(row_of))
-    targets = [row.token_ids[place] for row in rows for place in _own_places(row)]
+    end = 0
+    for row, size in zip(rows, sizes.tolist(), strict=True):
+        start = role_own[row.role].start if row.role in role_own else end
+        end += size
+        role_own[row.role] = slice(start, end)
+    row_of = np.repeat(np.arange(len(rows)), sizes)
+    begins = np.concatenate([np.diff(places, prepend=-2) > 1 for places in own])  # of a call each
+    advantages = [
+        np.full(len(places), row.advantage)
+        if row.token_advantages is None
+        else np.array(row.token_advantages, dtype=np.float64)[places]
+        for row, places in zip(rows, own, strict=True)
+    ]
+
+    def give(parts: Sequence[Any], kind: torch.dtype = torch.long) -> Tensor:
+        return torch.from_numpy(np.concatenate(parts)).to(device=device, dtype=kind)
+
+    def pick(name: str) -> list[Any]:
+        return [np.array(getattr(row, name))[places] for row, places in zip(rows, own, strict=True)]
+
     return RowBatch(
         token_ids=token_ids.to(device),
         attention=None if attention is None else attention.to(device),
         position_ids=None if position_ids is None else position_ids.to(device),
         layout=layout,
-        predict_at=torch.tensor(predict_at, device=device),
-        targets=torch.tensor(targets, device=device),
-        sampling_logprobs=torch.tensor([p for row in rows for p in row.own_logprobs()], device=device),
-        advantages=torch.tensor([a for row in rows for a in row.own_advantages()], device=device),
-        row_of=torch.tensor(row_of, device=device),
-        call_of=torch.tensor(call_of, device=device),
-        num_calls=num_calls,
-        row_sizes=torch.tensor([row.num_own for row in rows], device=device),
+        predict_at=give(predict_at),
+        targets=give(pick("token_ids")),
+        sampling_logprobs=give(pick("sampling_logprobs"), torch.get_default_dtype()),
+        advantages=give(advantages, torch.get_default_dtype()),
+        row_of=give([row_of]),
+        call_of=give([begins.cumsum() - 1]),
+        num_calls=int(begins.sum()),
+        row_sizes=give([sizes]),
         rows=tuple(rows),
         role_tokens=role_tokens,
         role_own=role_own,
@@ -211,8 +232,8 @@ def _finish(
     )
 
 
-def _own_places(row: TrainingRow) -> list[int]:
-    return [place for place, bit in enumerate(row.loss_mask) if bit]
+def _own_places(row: TrainingRow) -> Places:
+    return np.flatnonzero(np.array(row.loss_mask))
 
 
 def _group(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:

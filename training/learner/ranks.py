@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from training.runs.run_errors import WorkerLostError
+
 Item = TypeVar("Item")
 BUCKET = 2**26  # numbers that are summed at once: a copy of 256 MiB in float32
 
@@ -148,6 +150,28 @@ def _cut_buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 ONE_RANK = Ranks(rank=0, size=1)
+_LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout", "was aborted")
+
+
+@contextmanager
+def explain_lost_ranks(ranks: Ranks) -> Iterator[None]:
+    """Turn what a collective raises where another rank died or hangs into an error that says so.
+
+    Raises:
+        WorkerLostError: in place of a RuntimeError of torch.distributed.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0][:200]
+        if ranks.size == 1 or not any(sign in str(error).lower() for sign in _LOST):
+            raise
+    else:
+        return
+    raise WorkerLostError(
+        f"rank {ranks.rank} lost another one, which ended or hangs ({reason}); look at its log and at its"
+        " machine's memory, and go on with --resume"
+    )
 
 
 def end_process(status: int) -> NoReturn:

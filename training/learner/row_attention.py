@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -81,10 +82,10 @@ class RowLayout:
         queries = [stop - start for start, stop, _ in segments]
         spans = [(*seen, (start, stop)) for start, stop, seen in segments]
         keys = [sum(stop - start for start, stop in of_one) for of_one in spans]
-        places = [place for of_one in spans for span in of_one for place in range(*span)]
+        places = np.concatenate([np.arange(*span) for of_one in spans for span in of_one])
         return cls(
             segments=tuple(segments),
-            key_places=torch.tensor(places, device=device),
+            key_places=torch.from_numpy(places).to(device),
             query_ends=_running_ends(queries, device),
             key_ends=_running_ends(keys, device),
             longest_query=max(queries),

@@ -71,7 +71,8 @@ def _logprobs(
         entropy = -(every.exp() * every).sum(-1)
         return every.gather(1, batch.targets[:, None])[:, 0], entropy
     hidden = _hidden(model, batch)
-    if logit_rows and getattr(head, "bias", None) is None:
+    is_matrix = isinstance(head, nn.Linear) and head.bias is None  # one that wears an adapter is more
+    if logit_rows and is_matrix:
         weight = head.weight
         if not hidden.is_meta and torch.is_autocast_enabled(
             hidden.device.type

@@ -5,6 +5,7 @@ Where adapters are trained the base wears two of them meanwhile, and is bare aga
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach
 
-OWN = 9  # tokens that are compared of each row
+OWN = (9, 4, 6)  # tokens that are compared of each row
 NAMES = ("cto", "coo")  # adapters of the checked base
 KEYS = "sft.row_layout, grpo.memory.row_layout, marl.memory.row_layout"
 _FAULTS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
@@ -53,12 +54,12 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     """
     prompt = long_text(model)
     size = int(model.config.get_text_config().vocab_size)
-    texts = [prompt + [(11 * number + 3 * k) % size for k in range(OWN)] for number in range(3)]
+    texts = [prompt + [(11 * row + 3 * k) % size for k in range(own)] for row, own in enumerate(OWN)]
     rows = [
         TrainingRow(
             role=NAMES[0],
             token_ids=tuple(text),
-            loss_mask=(0,) * len(prompt) + (1,) * OWN,
+            loss_mask=(0,) * len(prompt) + (1,) * (len(text) - len(prompt)),
             sampling_logprobs=(0.0,) * len(text),
             advantage=1.0,
         )
@@ -68,7 +69,7 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     model.eval()
     try:
         with torch.no_grad():
-            every = torch.cat([_own_part(model, text, len(prompt)) for text in texts])
+            every = [_own_part(model, text, len(prompt)) for text in texts]
             model.train()  # as it learns: dropout would show
             for layout in dict.fromkeys(layouts):
                 worst = max(worst, _check_layout(model, layout, rows, every))
@@ -80,21 +81,22 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
 
 
 def _own_part(model: Any, text: list[int], start: int) -> Tensor:
-    """Log-probabilities of every token at the own places of a text: (1, own, vocabulary)."""
+    """Log-probabilities of every token at the own places of a text: (own, vocabulary)."""
     logits = model(input_ids=torch.tensor([text], device=model.device), use_cache=False).logits
-    found: Tensor = logits[:, start - 1 : -1].float().log_softmax(-1).cpu()
+    found: Tensor = logits[0, start - 1 : -1].float().log_softmax(-1).cpu()
     return found
 
 
-def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every: Tensor) -> float:
+def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every: list[Tensor]) -> float:
     kind, worst = model.config.model_type, 0.0
     remedy = f"use row_layout padded ({KEYS})" if layout != "padded" else "use another model"
     routes = (False, True) if isinstance(model, PeftModel) else (False,)
-    for is_routed in routes:
-        for batch in make_batches(rows, layout=layout, max_tokens=1 << 17, device=model.device):
+    batches = list(make_batches(rows, layout=layout, max_tokens=1 << 17, device=model.device))
+    for is_routed, logit_rows in product(routes, (0, 5)):  # whole, and five tokens' logits at a time
+        for batch in batches:
             try:
                 with routed_roles(model, batch) if is_routed else nullcontext():
-                    found = token_logprobs(model, batch)[0].cpu()
+                    found = token_logprobs(model, batch, logit_rows=logit_rows)[0].cpu()
             except torch.OutOfMemoryError:
                 raise
             except UserError as error:
@@ -103,7 +105,7 @@ def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every
                 raise UserError(
                     f"{kind} cannot be computed in row_layout {layout}: {remedy} ({_first_line(error)})"
                 ) from error
-            own = every[[rows.index(row) for row in batch.rows]].flatten(0, 1)
+            own = torch.cat([every[rows.index(row)] for row in batch.rows])
             wanted = own.gather(1, batch.targets.cpu()[:, None])[:, 0]
             difference = float((found - wanted).abs().max())
             if not difference <= tolerance(model):

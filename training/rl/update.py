@@ -192,7 +192,12 @@ class PolicyUpdater:
     def _make_optimizer(self, role: str) -> torch.optim.AdamW:
         parameters, rate = role_parameters(self.models[role], role), self._peak_rate(role)
         return torch.optim.AdamW(
-            parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95), eps=self.config.adam_epsilon
+            parameters,
+            lr=rate,
+            weight_decay=0.0,
+            betas=(0.9, 0.95),
+            eps=self.config.adam_epsilon,
+            fused=True if all(one.is_cuda for one in parameters) else None,  # else one by one, where sharded
         )
 
     def _peak_rate(self, role: str) -> float:

@@ -19,6 +19,7 @@ from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
 from scenarios.team.single import SINGLE
+from simulator.engines.embedded.own_pass import count_positions
 from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
@@ -183,7 +184,7 @@ def evaluate_single(path: Path, stage: str) -> None:
                     style=config.model.prompts,
                     policy=SINGLE,
                     max_turns=grpo.max_turns,
-                    max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
+                    max_total_tokens=count_positions(model.config),  # it may call tools on and on
                     first_place=first_place,
                 )
                 return score_all(part, episodes, config.team_reward)

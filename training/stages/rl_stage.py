@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.rl_sections import RLConfig
 from training.learner.fsdp import save_on_ranks, shard_model
-from training.learner.ranks import ONE_RANK, Ranks
+from training.learner.ranks import ONE_RANK, Ranks, explain_lost_ranks
 from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
@@ -130,7 +130,7 @@ def train_steps(
     for step in range(learner.num_steps + 1, last + 1):
         if best.should_stop:
             break
-        with explain_memory_errors(name):
+        with explain_memory_errors(name), explain_lost_ranks(ranks):
             fault_point("step")
             metrics = trainer.step()
             is_due = guards.validate_every and (step % guards.validate_every == 0 or step == config.max_steps)

@@ -16,6 +16,7 @@ from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
 from scenarios.base import Scenario, Split
 from simulator.chat import Chat
+from simulator.engines.embedded.own_pass import count_positions
 from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import TokenRow, demonstration_row
 from training.data.tasks.sources import TaskSource, open_source
@@ -124,7 +125,7 @@ def _write_rows(
         demonstration_row(source.family, scenario, chat, {source.role.name: source.role})
         for scenario in source.draw(split, count, None)
     ]
-    most = model.config.max_position_embeddings
+    most = count_positions(model.config)
     short = [row for row in rows if len(row.token_ids) <= most]
     if len(short) < len(rows):
         say(f"{len(rows) - len(short)} of {len(rows)} solutions are longer than {most} tokens: left out")

@@ -43,10 +43,10 @@ def check_prompt(request: CompletionRequest, config: Any) -> None:
     Raises:
         InfrastructureError: empty, longer than the model's positions, or an id that it does not have.
     """
-    ids, longest = request.prompt_ids, count_positions(config)
+    ids, longest = request.prompt_ids, own_pass.count_positions(config)
     if not ids:
         raise InfrastructureError(f"prompt of {request.policy} is empty")
-    if longest is not None and len(ids) >= longest:
+    if len(ids) >= longest:
         raise InfrastructureError(f"prompt of {len(ids)} tokens: the model reads {longest - 1} at most")
     if min(ids) < 0 or max(ids) >= config.vocab_size:
         raise InfrastructureError(
@@ -56,16 +56,9 @@ def check_prompt(request: CompletionRequest, config: Any) -> None:
 
 def within_positions(request: CompletionRequest, config: Any) -> CompletionRequest:
     """The request with no more tokens to sample than the model has positions left: it ends with "length"."""
-    longest = count_positions(config)
-    if longest is None:
-        return request
-    most = min(request.sampling.max_completion_tokens, longest - len(request.prompt_ids))
+    room = own_pass.count_positions(config) - len(request.prompt_ids)
+    most = min(request.sampling.max_completion_tokens, room)
     return replace(request, sampling=replace(request.sampling, max_completion_tokens=most))
-
-
-def count_positions(config: Any) -> int | None:
-    """Return the tokens of the longest text that a model reads; None: without an end."""
-    return getattr(config, "max_position_embeddings", None)
 
 
 def check_finite(model: Any, adapter: str, version: str) -> None:

@@ -13,6 +13,7 @@ SAMPLED = 4  # tokens of each probed text
 SHORT = 24  # tokens of a text that no window has to fit in
 ROOM = 16  # positions that a long text leaves for what follows
 MOST_TOKENS = 8192
+NO_END = 1 << 31
 MOST_PRODUCTS = 10**12  # tokens times weights of a pass on a CPU: some ten seconds
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of log-probabilities
 TOLERANCE_IN_HALF = 0.25
@@ -46,6 +47,19 @@ def find_window(model: Any) -> int | None:
     return max((int(one) for one in windows if one), default=None)
 
 
+def count_positions(config: Any) -> int:
+    """Return the tokens of the longest text that a model reads; NO_END where it has no last position.
+
+    LongRoPE turns by other angles beyond its original length, in all rows of a pass if in one: it ends there.
+    """
+    longest = int(getattr(config, "max_position_embeddings", None) or NO_END)
+    rope = getattr(config, "rope_parameters", None) or {}
+    for one in (rope, *rope.values()):  # of all layers, or by their kinds
+        if isinstance(one, dict) and one.get("rope_type") == "longrope":
+            longest = min(longest, int(one["original_max_position_embeddings"]))
+    return longest
+
+
 def long_text(model: Any, number: int = 0) -> list[int]:
     """Tokens that are more than the window of the model sees, where that is feasible.
 
@@ -56,7 +70,7 @@ def long_text(model: Any, number: int = 0) -> list[int]:
     weights = sum(one.numel() for one in model.parameters())
     if wanted * weights > MOST_PRODUCTS and not next(model.parameters()).is_cuda:
         wanted = SHORT
-    room = int(getattr(config, "max_position_embeddings", None) or MOST_TOKENS) - ROOM
+    room = count_positions(config) - ROOM
     size = int(config.vocab_size)
     return [(7 * number + 5 * k + 3) % size for k in range(max(1, min(wanted, room, MOST_TOKENS)))]
 
@@ -93,7 +107,7 @@ def last_logits(model: Any, ids: Sequence[int]) -> Tensor:
 def equals(model: Any, play: Play) -> bool:
     """Return whether `play` samples from the model: log-probabilities equal those of its own pass."""
     size = int(model.config.get_text_config().vocab_size)
-    longest = min(SHORT, int(getattr(model.config, "max_position_embeddings", SHORT)) - SAMPLED)
+    longest = min(SHORT, count_positions(model.config) - SAMPLED)
     texts = [[(7 * row + 5 * k + 3) % size for k in range(length)] for row, length in ((0, longest), (1, 9))]
     was_training = model.training
     model.eval()

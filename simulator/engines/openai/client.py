@@ -73,14 +73,16 @@ RETRIED_STATUSES = (408, 409, 425)  # besides 429 and 5xx
 # Words by which servers refuse a prompt that leaves no room: OpenAI, vLLM, SGLang, llama.cpp, TGI, gateways.
 TOO_LONG = re.compile(
     r"context.?(length|window|size|limit)|(maximum|max) (context|prompt|input|model).?len|model.?length"
-    r"|(prompt|input|message|token|length)\w*\b.{0,60}\b(too long|longer than|exceeds?|must be)\b"
-    r"|(input|prompt)\w*\W{0,3} must have less than|too many (input |prompt )?tokens"
+    r"|(prompt|input|message|token|length)\w*\b.{0,60}\b(too long|longer than|exceeds?)\b"
+    r"|(input|prompt)\w*\b.{0,60}\bmust (be|have) (<|less|fewer|at most|shorter|no more|under)"
+    r"|too many (input |prompt )?tokens"
     r"|reduce (the|your) (length|prompt|input|messages)|exceeds the (limit|maximum) .{0,20}tokens",
     re.IGNORECASE,
 )
 # that name the reply's own limit, whatever the prompt
 _OTHER_LIMIT = re.compile(
-    r"at most \d+ completion tokens|max\w*tokens\W.{0,30}exceeds the maximum", re.IGNORECASE
+    r"at most \d+ completion tokens|max\w*tokens\W.{0,30}exceeds the maximum|tool_call_id|\.id\b|per.minute",
+    re.IGNORECASE,
 )
 _CONTEXT = re.compile(
     r"(?:context (?:length|size|window)|maximum model length|must be <=)\D{0,20}(\d+)", re.IGNORECASE

@@ -22,12 +22,10 @@ FailureKind = Literal[
 ]
 
 
-# Reasons for which servers end a turn; whatever else they name is no turn of the model.
-ENDED = frozenset(
-    {"stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence"}
-    | {"tool_calls", "tool_use", "function_call"}
-)
-CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "max_length"})
+# Reasons for which servers end a turn, in small letters; whatever else they name is no turn of the model.
+CALLED = frozenset({"tool_calls", "tool_use", "function_call"})
+ENDED = CALLED | {"stop", "eos", "eos_token", "end_turn", "stop_sequence"}
+CUT = frozenset({"length", "max_tokens", "model_length", "max_length", "model_context_window_exceeded"})
 
 
 class EndpointError(InfrastructureError):
@@ -151,7 +149,7 @@ def read_message(content: bytes) -> ChatMessage:
     choice = body.choices[0]
     if choice.error:
         raise _provider_failure(choice.error)
-    reason = choice.finish_reason
+    reason = choice.finish_reason and choice.finish_reason.lower()
     if reason not in ENDED | CUT:
         told = "no reason" if reason is None else repr(reason[:60])
         raise EndpointError("server_error", f"the turn ended for {told}", may_be_charged=True)
@@ -159,12 +157,14 @@ def read_message(content: bytes) -> ChatMessage:
     if choice.message.function_call is not None and not made:
         made = [_Call(function=choice.message.function_call)]
     calls = tuple(_read_call(call, number) for number, call in enumerate(made))
+    if reason in CALLED and not calls:
+        raise _unreadable("protocol", f"the turn ended for {reason!r}, and the reply holds no call")
     usage = _read_usage(body.usage)
     return ChatMessage(
         text=_read_text(choice.message),
         reasoning=_read_reasoning(choice.message),
         calls=calls,
-        finish_reason=choice.finish_reason,
+        finish_reason=reason,
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
     )
@@ -187,11 +187,13 @@ def _unreadable(kind: FailureKind, detail: str) -> EndpointError:
 
 
 def _find_failure(value: Any) -> Any:
-    """Return what a body without choices tells of an error, in the forms of several servers, or None."""
+    """Return what a body tells of an error, in the forms of several servers, or None."""
     if isinstance(value, list) and value:  # Gemini's
         value = value[0]
-    if not isinstance(value, dict) or value.get("choices"):
+    if not isinstance(value, dict):
         return None
+    if value.get("choices"):
+        return value.get("error")
     is_told = value.get("object") == "error" or value.get("type") == "error"
     return value.get("error") or value.get("detail") or (value if is_told or "message" in value else None)
 
@@ -211,7 +213,9 @@ def _provider_failure(error: Any) -> EndpointError:
     words = " ".join(_say_failure(error).split())
     code = error.get("code") if isinstance(error, dict) else None
     number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else 500
-    if number == 500 and re.search(r"invalid|context_length|bad.?request|not_found", words, re.IGNORECASE):
+    if number == 500 and re.search(
+        r"invalid|context.(length|size)|too long|bad.?request|not_found", words, re.IGNORECASE
+    ):
         number = 400
     is_final = 400 <= number < 500 and number not in (408, 409, 425, 429)
     kind: FailureKind = "refused" if is_final else "rate_limit" if number == 429 else "server_error"

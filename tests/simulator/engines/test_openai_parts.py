@@ -20,7 +20,7 @@ from simulator.engines.openai.endpoint import (
     find_completions_url,
     read_api_key,
 )
-from simulator.engines.openai.reply import EndpointError, read_message
+from simulator.engines.openai.reply import CUT, EndpointError, read_message
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,9 @@ def test_a_reply_in_parts_with_null_arguments_is_read() -> None:
         (_body({"content": "gave up"}, "content_filter"), "server_error"),
         (_body({"content": "gave up"}, "SAFETY"), "server_error"),
         (_body({"content": "gave up"}, None), "server_error"),
+        (_body({"content": None}, "tool_calls"), "protocol"),
+        (b'{"error": {"message": "gave up"}, ' + _body({"content": "half"})[1:], "server_error"),
+        (b'{"error": {"message": "gave up: the request exceeds the available context size"}}', "refused"),
     ],
 )
 def test_a_failure_inside_a_reply_is_no_turn_and_keeps_its_words(content: bytes, kind: str) -> None:
@@ -220,6 +223,11 @@ def test_wordings_of_a_prompt_that_is_too_long_are_known(words: str) -> None:
     assert not is_too_long(EndpointError("server_error", f"500 {words}"))
 
 
+@pytest.mark.parametrize("reason", ["STOP", "MAX_TOKENS", "LENGTH", "model_context_window_exceeded"])
+def test_reasons_are_read_in_any_case(reason: str) -> None:
+    assert (read_message(_body({"content": "hi"}, reason)).finish_reason in CUT) == (reason != "STOP")
+
+
 def test_other_refusals_are_no_prompt_that_is_too_long() -> None:
     for words in (
         "unknown field 'tools'",
@@ -229,6 +237,12 @@ def test_other_refusals_are_no_prompt_that_is_too_long() -> None:
         "max_tokens (100000) exceeds the maximum allowed 8192",
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
         "your organization exceeds the limit of its plan",
+        "messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
+        "messages: first message must be of the user",
+        "max_tokens must be at least 1, got 0",
+        "`max_tokens` must be less than or equal to `8192`",
+        "Invalid 'messages[3].tool_call_id': string too long. Expected a string with maximum length 40",
+        "Input content must be a string",
     ):
         assert not is_too_long(EndpointError("refused", f"400 {words}"))
 

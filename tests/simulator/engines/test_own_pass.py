@@ -82,3 +82,19 @@ def test_a_probe_finds_steps_that_drop_a_window() -> None:
     assert not own_pass.equals(model, engine._play_probe)
     model.config.sliding_window = None
     assert own_pass.equals(model, engine._play_probe)
+
+
+def test_texts_end_where_longrope_would_turn_by_other_angles() -> None:
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "short_factor": [1.0] * 4,
+        "long_factor": [1.0, 2.0, 4.0, 8.0],
+        "original_max_position_embeddings": 64,
+    }
+    config = AutoConfig.for_model(
+        "phi3", hidden_size=32, num_attention_heads=4, rope_parameters=rope, max_position_embeddings=1024
+    )
+    assert own_pass.count_positions(config) == 64
+    assert own_pass.count_positions(AutoConfig.for_model("llama", max_position_embeddings=99)) == 99
+    assert own_pass.count_positions(AutoConfig.for_model("mamba")) == own_pass.NO_END

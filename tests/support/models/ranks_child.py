@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from collective_log import differences, note_collectives
 from joint_learning import FaultyEngine
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model, speak_by_adapters, tiny_chat
@@ -87,8 +88,23 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
         if step in job.get("keep", ()):
             leave(learner, ranks, folder, f"{job['name']}-{step}", is_sharded=job.get("sharded", False))
         learner.step(CASES[3 * step : 3 * step + 3])
+    if job.get("validates"):
+        validate(learner, folder / f"{job['name']}-validated-{ranks.rank}.json")
     leave(learner, ranks, folder, job["name"], is_sharded=job.get("sharded", False))
     ranks.wait()  # the next job may read it on every rank
+
+
+def validate(learner: RLLearner, path: Path) -> None:
+    """Write the scores of five cases, and the cases that this rank played."""
+    cases: list[str] = []
+    play_here = learner.play_here
+
+    def play_noted(models: Any, version: int, jobs: Any) -> list[Any]:
+        cases.extend(case.key for job in jobs for case in job.cases)
+        return play_here(models, version, jobs)
+
+    setattr(learner, "play_here", play_noted)  # noqa: B010
+    path.write_text(json.dumps([learner.validate(CASES[:5])[0], cases]))
 
 
 def leave(learner: RLLearner, ranks: Ranks, folder: Path, name: str, *, is_sharded: bool) -> None:
@@ -124,10 +140,14 @@ def main(folder: Path, jobs: list[dict[str, Any]]) -> None:
     torch.set_num_threads(1)
     speakers = half_expert_team(CASES)
     setattr(loop, "TransformersEngine", lambda **given: FaultyEngine(speakers, chat=tiny_chat(), **given))  # noqa: B010
-    ranks = join_ranks(timeout_s=300)
+    ranks = join_ranks(timeout_s=120)
     take_turns(ranks, folder)
+    calls = note_collectives() if ranks.size > 1 else []
     for job in jobs:
+        calls.clear()
         work(ranks, folder, job)
+        if differing := differences(ranks.gather(list(calls))):
+            raise AssertionError(f"{job['name']}: ranks differ in their collectives: {differing}")
     leave_ranks(ranks)
 
 

@@ -1,5 +1,6 @@
 """Importing question files: what a clean row becomes, every kind of corrupt row, splits, folder, command."""
 
+import gzip
 import json
 import os
 import random
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -253,39 +255,150 @@ def test_each_kind_of_line_end_separates_rows(ending: str, tmp_path: Path) -> No
     assert rejections == []
 
 
+TABLE = (
+    'id;Question ;ANSWER\r\n1;"Who said ""no; never""\r\nin 1848?";"Caf\u00e9; alone"\r\n\r\n2;What?;7\r\n'
+)
+ROW = '{"question": "Caf\u00e9?", "answer": "7"}'
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        b"question,answer\nOne?,1\n",
-        b"question\tanswer\rOne?\t1\r",
-        b"- question: One?\n  answer: 1\n",
-        '{"question": "One?", "answer": "1"}'.encode("utf-16"),
-        b"PAR1\x15\x04\xff",
+        TABLE.encode(),
+        TABLE.replace("\r\n", "\n").encode(),
+        TABLE.replace("\r\n", "\r").encode(),
+        TABLE.encode("utf-8-sig"),
+        TABLE.encode("utf-16"),
+        b"\xfe\xff" + TABLE.encode("utf-16-be"),
+        gzip.compress(TABLE.encode()),
     ],
-    ids=["CSV", "TSV", "YAML", "UTF-16", "Parquet"],
+    ids=["CRLF", "LF", "CR", "BOM", "UTF-16", "UTF-16 big-endian", "gzip"],
 )
-def test_a_file_without_json_is_refused_with_the_expected_row(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "questions.csv"
+def test_tables_are_read_as_spreadsheets_write_them(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r'questions.csv holds no row of JSON.*\{"question": "...", "answer"'):
-        read_questions([path], "qa")
+    tasks, rejections = read_questions([path], "qa")
+    assert rejections == []
+    ending = (
+        "\r\n" if b"\r\n" in content or content[0] in b"\xff\xfe\x1f" else "\n" if b"\n" in content else "\r"
+    )
+    assert [(task.question, task.answer, task.source) for task in tasks] == [
+        (f'Who said "no; never"{ending}in 1848?', "Caf\u00e9; alone", "q.csv:2"),
+        ("What?", "7", "q.csv:4"),
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_rows_of_a_table_that_do_not_fit_its_header_are_rejected(delimiter: str, tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    rows = (("question", "answer"), ("One?", "1"), ("Two", " or three?", "2"), ("Four?", ""))
+    path.write_text("\n".join(delimiter.join(row) for row in rows))
+    tasks, rejections = read_questions([path], "qa")
+    assert [task.question for task in tasks] == ["One?"]
+    assert [(one.row, one.reason) for one in rejections] == [
+        (3, f"3 cells under a header of 2; quote cells that hold {delimiter!r}"),
+        (4, "answer is empty"),
+    ]
 
 
 @pytest.mark.parametrize(
-    "foreign",
-    [
-        {"conversations": [{"from": "human", "value": "One?"}, {"from": "gpt", "value": "1"}]},
-        {"messages": [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"}]},
-        {"instruction": "One?", "output": "1"},
-        {"problem": "One?", "answer": "1"},
-    ],
-    ids=lambda row: next(iter(row)),
+    "content",
+    [ROW.encode("utf-16"), gzip.compress(ROW.encode()), f"[{ROW}]".encode("utf-16")],
+    ids=["UTF-16", "gzip", "list in UTF-16"],
 )
-def test_rows_of_other_layouts_are_refused_with_their_keys(foreign: dict[str, Any], tmp_path: Path) -> None:
+def test_packed_and_wide_json_is_read(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(content)
+    assert [task.question for task in read_questions([path], "qa")[0]] == ["Caf\u00e9?"]
+
+
+def test_line_separators_inside_texts_end_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    text = "One\u2028two\u0085three?"
+    path.write_bytes(f'{{"question": "{text}", "answer": "1"}}\n'.encode())
+    (rejection,) = read_questions([path], "qa")[1]  # the row is whole; a control character is no text
+    assert rejection.reason == "question holds control characters or half a character"
+    path.write_bytes(path.read_bytes().replace("\u0085".encode(), b" "))
+    assert [task.question for task in read_questions([path], "qa")[0]] == [text.replace("\u0085", " ")]
+
+
+def test_parquet_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "train-00000-of-00001.parquet"
+    rows = {"question": ["One?", "Two?", None], "answer": [2.5, float("nan"), 3.0], "id": [1, 2, 3]}
+    pq.write_table(pa.table(rows), path)
+    tasks, rejections = read_questions([path], "qa")
+    assert [(task.question, task.answer) for task in tasks] == [("One?", "2.5")]
+    assert [one.row for one in rejections] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"prompt,completion\nOne?,1\n", 'neither JSON nor a table.*{"question": "...", "answer"'),
+        (b"question,answer,answer\nOne?,1,2\n", "neither JSON nor a table"),
+        (b"- question: One?\n  answer: 1\n", "neither JSON nor a table"),
+        ('{"question": "One?", "answer": "1"}'.encode("utf-16-le"), "neither JSON nor a table"),
+        (b"question,answer\nOne?,1\nTwo?,\"2\n", "line 3: unexpected end of data; mend the quotes"),
+        ("question,answer\nCaf\u00e9?,1\n".encode("latin-1"), "not UTF-8 at byte 19"),
+        (b"\xff\xfe{\x00x", "not utf-16-le at byte 2"),
+        (b"PAR1\x15\x04\xff", "is damaged Parquet"),
+        (gzip.compress(b"question,answer\nOne?,1")[:-9], "cannot unpack"),
+        (b'{\n "data": [{"question": "One?", "answer": "1"}]\n}', "one JSON object over several lines"),
+        (b"question,answer\n", "has no rows"),
+    ],
+    ids=["CSV", "twice", "YAML", "UTF-16", "quotes", "Latin", "half", "Parquet", "gzip", "object", "empty"],
+)  # fmt: skip
+def test_a_file_of_another_form_is_refused_with_the_expected_row(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "questions.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=reason.replace("{", r"\{")):
+        read_questions([path], "qa")
+
+
+HUMAN, GPT = {"from": "human", "value": "One?"}, {"from": "gpt", "value": "1"}
+USER, ASSISTANT = {"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"}
+
+
+@pytest.mark.parametrize(
+    ("row", "question"),
+    [
+        ({"id": "x", "conversations": [HUMAN, GPT]}, "One?"),
+        ({"conversations": [{"from": "system", "value": "Be short."}, HUMAN, GPT]}, "Be short.\n\nOne?"),
+        ({"messages": [USER, ASSISTANT | {"tool_calls": None}]}, "One?"),
+        ({"messages": [USER | {"content": [{"type": "text", "text": "One?"}]}, ASSISTANT]}, "One?"),
+    ],
+)
+def test_conversations_of_one_question_are_tasks(row: dict[str, Any], question: str, tmp_path: Path) -> None:
+    tasks, rejections = read_questions([write(tmp_path / "q.jsonl", [row])], "qa")
+    assert rejections == []
+    assert [(task.question, task.answer) for task in tasks] == [(question, "1")]
+
+
+@pytest.mark.parametrize(
+    ("foreign", "reason"),
+    [
+        ({"conversations": [HUMAN, GPT, HUMAN, GPT]}, "the conversation is user, assistant, user, assistant"),
+        ({"conversations": [HUMAN]}, "the conversation is user; write one question"),
+        ({"conversations": []}, "the conversation is empty"),
+        ({"conversations": "One?"}, "conversations is not a list of turns"),
+        ({"conversations": [HUMAN, {"from": "function_call", "value": "{}"}, GPT]}, "calls tools"),
+        ({"messages": [USER, ASSISTANT | {"tool_calls": [{}]}]}, "calls tools"),
+        ({"messages": [USER, ASSISTANT], "tools": [{}]}, "calls tools"),
+        ({"messages": [USER, {"role": "critic", "content": "1"}]}, "a turn is from 'critic'"),
+        ({"messages": [USER | {"content": [{"type": "image_url"}]}, ASSISTANT]}, "something else than text"),
+        ({"messages": [USER, ASSISTANT | {"content": None}]}, "something else than text"),
+        ({"messages": [USER, ASSISTANT | {"content": "<think>?</think>1"}]}, "thoughts"),
+        ({"instruction": "One?", "output": "1"}, "question is missing; the row has 'instruction', 'output'"),
+        ({"problem": "One?", "answer": "1"}, "question is missing; the row has 'problem'"),
+    ],
+)
+def test_rows_of_other_layouts_are_refused_in_words(
+    foreign: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     (rejection,) = read_questions([write(tmp_path / "q.jsonl", [foreign])], "qa")[1]
-    key = next(iter(foreign))
-    assert rejection.reason.startswith(f"question is missing; the row has '{key}'")
-    assert rejection.reason.endswith('write it as {"question": "...", "answer": "..."}')
+    assert reason in rejection.reason
 
 
 def test_missing_files_and_unknown_choices_are_the_users_mistake(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from trl import GRPOConfig, GRPOTrainer
 from reliability.joint.scripted_models import next_token_logprobs
 from training.config.marl_config import MarlConfig
 from training.learner.kl import estimate_kl
-from training.learner.learner import backward_role, clipped_surrogate
+from training.learner.learner import backward_role, backward_team, clipped_surrogate
 from training.learner.packing import micro_batches, pad_rows
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import compute_in_bf16, token_logprobs
@@ -264,6 +264,24 @@ def test_kl_to_the_reference_enters_loss_and_gradient() -> None:
     assert all(parameter.grad is None for parameter in reference.parameters())
     without, with_kl = gradients(model, rows), gradients(model, rows, config, reference)
     assert largest_difference(with_kl, without) > 1e-4
+
+
+def test_a_reference_reads_a_row_once_a_step() -> None:
+    """Later minibatches and epochs take what the first one kept: the same loss."""
+    model, reference = make_model(0), make_model(1)
+    rows, config = {"cto": make_rows([0.5, -1.0], model=model)}, CONFIG.changed(loss__kl_coefficient=0.3)
+    passes: list[int] = []
+    reference.get_decoder().register_forward_hook(lambda *_: passes.append(1))
+    kept: dict[tuple[int, int], torch.Tensor] = {}
+    found = []
+    for _ in range(2):
+        found += [backward_team(model, rows, config, references={"cto": reference}, kept=kept)["cto"]]
+        assert passes, "the first one reads"
+        passes.append(0)
+    first, second = found
+    assert passes[-2:] == [0, 0], "the second one does not"
+    assert first == second
+    assert (first.kl or 0.0) > 0
 
 
 def test_kl_without_a_reference_and_no_rows_are_refused() -> None:

@@ -355,3 +355,12 @@ def test_logprobs_are_those_of_the_models_own_pass_or_the_layout_is_refused(
         found, _ = token_logprobs(model, batch, logit_rows=logit_rows)
     wanted = every[:, 19:-1].gather(2, torch.tensor(ids)[:, 20:, None]).flatten()
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+
+
+def test_masks_are_made_where_sdpa_asks_for_them_alone() -> None:
+    """The varlen kernel of a GPU needs none, and those of a long batch are large."""
+    layout = RowLayout.of([Segment(0, 3), Segment(3, 5, ((0, 3),))], "cpu")
+    assert layout._masks == {}
+    assert layout.mask(3, 3) is None
+    assert layout.mask(2, 5).tolist() == [[True] * 4 + [False], [True] * 5]  # type: ignore[union-attr]
+    assert list(layout._masks) == [(2, 5)]

@@ -1,6 +1,7 @@
 """Two real processes under torchrun on gloo: the steps, checkpoints and sharding are those of one process."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ CROSSED = {"credit__scheme": "cross_valued"}
 LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
 OFFLOADED = {"sharded": True, "offloaded": True}
 ON_TWO = [
-    {"name": "two", "first": 0, "last": 4, "keep": [2]},
+    {"name": "two", "first": 0, "last": 4, "keep": [2], "validates": True},
     {"name": "again", "first": 2, "last": 4, "load": "two-2"},
     {"name": "sharded", "first": 0, "last": 2, "keep": [1], "sharded": True, "options": PACKED},
     {"name": "heads-two", "first": 0, "last": 4, "keep": [2], "options": HEADS},
@@ -28,7 +29,7 @@ ON_TWO = [
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
-    {"name": "one", "first": 0, "last": 4, "keep": [0, 2]},
+    {"name": "one", "first": 0, "last": 4, "keep": [0, 2], "validates": True},
     {"name": "one-3", "first": 2, "last": 3, "load": "two-2"},
     {"name": "whole", "first": 0, "last": 3, "keep": [2], "options": PACKED},
     {"name": "lora", "first": 0, "last": 2, "keep": [0], **LORA},
@@ -47,9 +48,13 @@ Weights = dict[str, dict[str, torch.Tensor]]
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def weights(folder: Path) -> Weights:
     """The weights after every job: on two processes, on one, and on two again."""
-    folder = tmp_path_factory.mktemp("ranks")
     for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
         launch_ranks(ranks, CHILDREN / "ranks_child.py", folder, json.dumps(jobs))
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
@@ -100,6 +105,34 @@ def test_offloaded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
 def test_a_sharded_base_serves_the_adapters_of_all_roles(weights: Weights) -> None:
     """A base in bfloat16 under adapters in float32, with KL to what these were, as one process has it."""
     assert gap(weights["lora-sharded"], weights["lora"]) < 0.1 * gap(weights["lora"], weights["lora-0"])
+
+
+@pytest.mark.process
+def test_ranks_share_validation_and_all_see_all_scores(weights: Weights, folder: Path) -> None:
+    (alone, _), (first, own), (second, others) = (
+        json.loads((folder / f"{name}.json").read_text())
+        for name in ("one-validated-0", "two-validated-0", "two-validated-1")
+    )
+    assert alone == first == second
+    assert (len(alone), len(own), len(others)) == (5, 2, 3)
+    assert not set(own) & set(others)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["hangs", "dies"])
+def test_a_rank_that_is_lost_ends_the_others_with_an_error_that_says_so(how: str) -> None:
+    said = launch_ranks(2, CHILDREN / "lost_rank_child.py", how, status=1)
+    if how == "hangs":
+        assert "after 3 s: rank 0 lost another one, which ended or hangs" in said
+
+
+def test_losses_of_ranks_are_summed_and_maxima_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank's loss was divided by the counts of all; a mean of maxima is no maximum."""
+    other = {"loss/cto": 0.2, "mismatch_max/cto": 0.5, "team_reward": 0.4, "sets": 2.0}
+    monkeypatch.setattr(Ranks, "gather", lambda _, item: [item, other])
+    own = {"loss/cto": 0.1, "mismatch_max/cto": 0.9, "team_reward": 0.2}
+    found = Ranks(rank=0, size=2).mean(own)
+    assert found == pytest.approx({"loss/cto": 0.3, "mismatch_max/cto": 0.9, "team_reward": 0.3, "sets": 2.0})
 
 
 @pytest.mark.process

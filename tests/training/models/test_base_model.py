@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_models import DIFFICULTIES, make_tiny_base, tiny_chat, tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -230,6 +231,52 @@ def test_a_folder_with_damaged_weights_is_named(tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(UserError, match=f"cannot load model '{tmp_path}'"):
+        load_pretrained(str(tmp_path))
+
+
+def change_weights(change: Any) -> Any:
+    def edit(folder: Path) -> None:
+        file = folder / "model.safetensors"
+        save_file(change(load_file(file)), file, metadata={"format": "pt"})
+
+    return edit
+
+
+def change_config(**values: Any) -> Any:
+    def edit(folder: Path) -> None:
+        file = folder / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+    return edit
+
+
+UP = "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (
+            change_weights(lambda found: {name: one for name, one in found.items() if name != UP}),
+            rf"1 weights of the model are not in the file \({UP}\)",
+        ),
+        (
+            change_weights(lambda found: {**found, f"{UP[:-6]}bias": torch.ones(8)}),
+            "1 weights of the file are not in the model .*up_proj.bias",
+        ),
+        (change_config(num_hidden_layers=2), "weights of the model are not in the file"),
+        (change_config(vocab_size=700), "1 weights have another shape .*embed_tokens"),
+        (change_config(quantization_config={"quant_method": "gptq"}), r"quantised already \(gptq\)"),
+        (change_config(model_type="bart"), "not a decoder of text alone"),
+    ],
+    ids=["missing", "over", "layers", "shape", "quantised", "encoder"],
+)
+def test_weights_that_are_not_all_of_the_model_are_refused(edit: Any, reason: str, tmp_path: Path) -> None:
+    config = ModelConfig(hidden_size=32, num_layers=1)
+    build_tiny_model(config, tiny_tokenizer(), seed=0).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    edit(tmp_path)
+    with pytest.raises(UserError, match=reason):
         load_pretrained(str(tmp_path))
 
 

@@ -72,6 +72,13 @@ def test_adapters_that_do_not_fit_are_refused_at_the_base() -> None:
         check_base(model, ModelConfig(adapter="lora"), ("padded",))
 
 
+def test_adapters_of_the_output_head_say_the_same_in_pieces() -> None:
+    family = FAMILIES["Qwen 3"]
+    model = make_model(family, make_tokenizer(family))
+    config = ModelConfig(adapter="lora", lora_rank=2, lora_alpha=4, lora_targets=("q_proj", "lm_head"))
+    assert check_base(model, config, ("padded", "shared_prompt")) < 1e-5
+
+
 def test_a_window_that_is_dropped_by_hand_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = (*row_attention._PLAIN_OPTIONS, "sliding_window")
     monkeypatch.setattr(row_attention, "_PLAIN_OPTIONS", allowed)

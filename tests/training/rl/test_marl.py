@@ -26,6 +26,7 @@ from joint_learning import (
 from tiny_models import same_weights, small_model, tiny_chat, weights_of
 
 from reliability.joint.scripted_models import next_token_logprobs
+from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from simulator.reading import read_episode
@@ -34,7 +35,9 @@ from training.learner.learner import backward_role
 from training.learner.rows import TrainingRow
 from training.rl.credit.offer_values import shapley_values
 from training.rl.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
+from training.rl.team.algorithm import MAX_EMPTY_STEPS
 from training.rl.team.play import complete_groups
+from training.runs.run_errors import FaultyRunError
 
 SHORT = CONFIG.changed(max_completion_tokens=8)  # for models that say nothing sensible
 
@@ -159,6 +162,24 @@ def test_where_every_episode_is_lost_nothing_is_learnt(
     learner = make_learner()
     monkeypatch.setattr(FaultyEngine, "fails", staticmethod(lambda session: True))
     assert learner.step(draw(2)) == {"sets": 0.0}
+
+
+def test_steps_without_any_whole_group_end_the_run(
+    scripted: Engines, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A dead engine must not count on: untrained weights would be published."""
+    learner, resumed = make_learner(), make_learner()
+    learner.step(draw(2))
+    monkeypatch.setattr(FaultyEngine, "fails", staticmethod(lambda session: True))
+    for _ in range(MAX_EMPTY_STEPS - 1):
+        learner.step(draw(2))
+    assert "2 of 2 groups left out" in caplog.text
+    resumed.load_state(learner.state())
+    for one in (learner, resumed):
+        with pytest.raises(FaultyRunError, match="5 joint steps in a row had no whole group"):
+            one.step(draw(2))
+    with pytest.raises(InfrastructureError, match="2 of 2 episodes were lost"):
+        learner.validate(draw(2))
 
 
 def test_groups_with_a_lost_episode_are_left_out(scripted: Engines) -> None:

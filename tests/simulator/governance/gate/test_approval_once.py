@@ -44,8 +44,12 @@ async def replayed_on_a_new_display(stand: Stand) -> None:
 async def second_plan_for_the_same_attempt(stand: Stand) -> None:
     """A genuine approval of another plan, in a fork, after the first was carried out."""
     before, swapped = (await stand.graph.aget_state(stand.config)).config, swap_option(await stand.proposal())
+    bare = [
+        {**part, "choice": [], "cost": 0, "worth": 0} for part in swapped["parts"]
+    ]  # such as the case has
     await replay(stand)
-    fork = await stand.graph.aupdate_state(before, {"proposal": swapped}, as_node="propose")
+    plan = {**swapped, "parts": bare, "cost": 0}
+    fork = await stand.graph.aupdate_state(before, {"proposal": plan}, as_node="propose")
     await stand.go(None, fork)
     await stand.rule()
 

@@ -86,6 +86,20 @@ def test_an_old_copy_is_noticed_after_a_kill(tmp_path: Path) -> None:
         play(path)
 
 
+def test_limit_a_copy_that_was_gone_on_with_under_the_key_is_believed(tmp_path: Path) -> None:
+    """Stated in SECURITY.md: with the key it is a continuation; with another key it is refused."""
+    path, copy = tmp_path / "s.db", tmp_path / "copy.db"
+    play(path)
+    copy_store(path, copy)
+    with pytest.raises(UserError):
+        play(copy, key=OTHER_KEY)
+    copy.with_name("copy.db.mark").unlink()
+    play(copy, num_cases=2)
+    path.unlink()
+    copy_store(copy, path)
+    assert len(play(path, num_cases=2)) == 2
+
+
 def test_a_log_that_was_cut_off_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     play(path)

@@ -10,12 +10,13 @@ import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from governed_tables import CALM, HandClock, find_gate_case, make_stand, stand_at_gate
+from governed_tables import CALM, HandClock, Stand, find_gate_case, make_stand, stand_at_gate
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import (
     Bundle,
@@ -104,7 +105,7 @@ def check_log(entries: list[Entry]) -> None:
 
 
 class Worker:
-    """A process on the store: its services, and the handles of one thread."""
+    """A process on the store: its services, and the handles of one thread, which it plays once it is used."""
 
     def __init__(self, run: Callable[[Any], Any], path: Path, index: int, clock: HandClock) -> None:
         self._run, self._stack = run, AsyncExitStack()
@@ -112,15 +113,22 @@ class Worker:
         self.case, self.seating = scenarios[index], make_seating(scenarios)
         opened = open_services(path, key=KEY, clock=clock, lifetime_s=60)
         self.services = run(self._stack.enter_async_context(opened))
-        self.stand = make_stand(self.services, clock, self.case, path, self.seating)
-        run(self.stand.start())
+        self._path, self._clock = path, clock
+
+    @cached_property
+    def stand(self) -> Stand:
+        stand = make_stand(self.services, self._clock, self.case, self._path, self.seating)
+        self._run(stand.start())
+        return stand
 
     def state(self) -> Any:
         return self._run(self.stand.graph.aget_state(self.stand.config))
 
     def history(self, limit: int) -> list[Any]:
+        stand = self.stand
+
         async def read() -> list[Any]:
-            return [one async for one in self.stand.graph.aget_state_history(self.stand.config, limit=limit)]
+            return [one async for one in stand.graph.aget_state_history(stand.config, limit=limit)]
 
         return list(self._run(read()))
 
@@ -157,6 +165,8 @@ class GateMachine(RuleBasedStateMachine):
         self.clock, self.loop = HandClock(), asyncio.new_event_loop()
         self.num_copies = 0
         self.workers = [self.make_worker(), self.make_worker()]
+        for one in self.workers:
+            assert one.stand.path == self.path  # both stand at the gate, so that one is soon out of date
 
     def make_worker(self) -> Worker:
         return Worker(self.loop.run_until_complete, self.path, self.index, self.clock)

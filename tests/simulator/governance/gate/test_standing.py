@@ -171,6 +171,53 @@ def test_the_case_that_is_named_is_the_one_whose_words_are_shown(tmp_path: Path)
     asyncio.run(run())
 
 
+def _buy_for_nothing(proposal: dict[str, Any]) -> dict[str, Any]:
+    """A funded part for 1 k$, and a sum that fits."""
+    funded = next(part for part in proposal["parts"] if part["choice"])
+    parts = [{**part, "cost": 1} if part == funded else part for part in proposal["parts"]]
+    return {"parts": parts, "cost": sum(part["cost"] for part in parts)}
+
+
+def _buy_more(proposal: dict[str, Any]) -> dict[str, Any]:
+    """Parts that cost more than the sum that is shown."""
+    return {"parts": [{**part, "cost": part["cost"] + 100} for part in proposal["parts"]]}
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda _: {"words": {"title": "Lunch", "context": "harmless", "meanings": {}}},
+        lambda _: {"case": "team/test/another"},
+        lambda shown: {"budget": shown["budget"] + shown["reserve"]},
+        lambda _: {"attempt": 2},
+        lambda _: {"revision": 7},
+        lambda _: {"reserve": 0},
+        lambda _: {"cost": 0},
+        _buy_more,
+        _buy_for_nothing,
+        lambda shown: {"parts": [{**part, "role": "legal"} for part in shown["parts"]]},
+    ],
+    ids=["words", "case", "budget", "attempt", "revision", "reserve", "cost", "more", "cheaper", "seat"],
+)
+def test_a_proposal_of_the_state_is_displayed_only_as_the_case_has_it(tamper: Any, tmp_path: Path) -> None:
+    """It is changed after it was made: nobody is shown it, so that nobody approves it."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            await stop(stand, "review", await stand.submit(REJECT))
+            made = (await stand.graph.aget_state(stand.config)).values["proposal"]
+            assert any(part["choice"] for part in made["parts"])
+            changed = {**made, **tamper(made)}
+            await stand.graph.aupdate_state(stand.config, {"proposal": changed}, as_node="propose")
+            await stand.go()
+            assert stand.services.desk.list_open() == []
+            await stand.graph.aupdate_state(stand.config, {"proposal": made}, as_node="propose")
+            await stand.go()
+            assert [one.proposal.model_dump() for one in stand.services.desk.list_open()] == [made]
+
+    asyncio.run(run())
+
+
 def test_what_changed_is_said_of_the_plan_that_was_shown(tmp_path: Path) -> None:
     """The plan before is taken from what was displayed, not from the state."""
 
