@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 
 Split = Literal["train", "validation", "test", "test-new-sectors"]
 SPLITS: tuple[str, ...] = get_args(Split)
-NEW_SECTORS = "test-new-sectors"  # cases in sectors and wordings that no other split has
-SEALED = ("test", NEW_SECTORS)  # splits that nothing learns from
+NEW_SECTORS: Split = "test-new-sectors"  # cases in sectors and wordings that no other split has
+SEALED: tuple[Split, ...] = ("test", NEW_SECTORS)  # splits that nothing learns from
 Style = Literal["full", "short"]  # of texts: for any chat model, or for models trained on them
 MIN_DIFFICULTY, MAX_DIFFICULTY = 1, 10
 

@@ -178,10 +178,10 @@ def solve_threats(brief: str, misread: bool = False) -> Answer:
         hit = {name for name, said in assets.items() if all(holds(said, one) for one in conditions)}
         passed = {b for a, b in links if a in hit and b not in hit} if threat in spreading else set()
         for name in hit | passed:
-            said = assets[name]
-            value = int(re.findall(r"\d+", said[0])[0])
-            incidents = 0 if misread or said[-1].startswith("no ") else 1
-            likelihood = 1 + ("reached from the internet" in said) + incidents if name in hit else 1
+            facts = assets[name]
+            value = int(re.findall(r"\d+", facts[0])[0])
+            incidents = 0 if misread or facts[-1].startswith("no ") else 1
+            likelihood = 1 + ("reached from the internet" in facts) + incidents if name in hit else 1
             risks[threat, name] = (likelihood, sum(value >= bound for bound in (50, 200, 500, 1000)))
     found_sets = []
     for size in range(len(controls) + 1):
@@ -262,16 +262,16 @@ def solve_bill(brief: str, misread: bool = False) -> Answer:
         choices.append(offers)
     wanted = average * sum(service["weight"] for service in services.values())
     most = len(next(iter(services.values()))["units"]) * sum(off for _, off in rebates.values())
-    rest = [0] * (len(choices) + 1)  # the least that the services from here on cost
+    least = [0] * (len(choices) + 1)  # the least that the services from here on cost
     reach = [0] * (len(choices) + 1)  # the most quality that they can have
     for place in reversed(range(len(choices))):
-        rest[place] = rest[place + 1] + min((sum(o[2]) + o[3] for o in choices[place]), default=10**6)
+        least[place] = least[place + 1] + min((sum(o[2]) + o[3] for o in choices[place]), default=10**6)
         reach[place] = reach[place + 1] + max((o[4] for o in choices[place]), default=0)
     best: list[Any] = [budget + 1, None]
 
     def go_on(picked: list[Any], cost: int, quality: int) -> None:
         place = len(picked)
-        if cost + rest[place] - most >= best[0] or quality + reach[place] < wanted:
+        if cost + least[place] - most >= best[0] or quality + reach[place] < wanted:
             return
         if place == len(choices):
             back = 0

@@ -383,8 +383,9 @@ def _read_conversation(key: str, content: dict[str, Any]) -> dict[str, Any]:
 def _read_turn(turn: dict[str, Any]) -> str:
     value = turn.get("value", turn.get("content"))
     parts = value if isinstance(value, list) else [{"type": "text", "text": value}]
-    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-    if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
+    found = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    texts = [text for text in found if isinstance(text, str)]
+    if len(texts) != len(parts):
         raise RowError("a turn holds something else than text")
     return "".join(texts)
 

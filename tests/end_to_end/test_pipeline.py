@@ -190,7 +190,7 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
 def test_an_alarm_of_a_stage_stands_in_the_summary(copied: Path) -> None:
     run = Run.open(copied)
     write_alarms(run, "grpo/coo", {"kl_runaway": "KL is 0.81"})
-    found = evaluate.summarise(run, wall_s=1.0)["alarms"]
+    found = evaluate.summarise(run, read_plays(copied), wall_s=1.0)["alarms"]
     assert found["grpo/coo"] == {"kl_runaway": "KL is 0.81"}
     assert [stage for stage, alarms in found.items() if alarms] == ["grpo/coo"]
     assert "grpo/coo kl_runaway: KL is 0.81" in read_alarms(run)

@@ -26,7 +26,7 @@ def load_model(source: str | Path, **options: Any) -> PreTrainedModel:
             that wants to bring its own code.
     """
     with _explain(source):
-        model, found = AutoModelForCausalLM.from_pretrained(
+        loading: Any = AutoModelForCausalLM.from_pretrained(
             source,
             use_safetensors=True,
             trust_remote_code=False,
@@ -34,6 +34,7 @@ def load_model(source: str | Path, **options: Any) -> PreTrainedModel:
             output_loading_info=True,
             **options,
         )
+        model, found = loading
     faults = [
         f"{len(names)} {what} ({', '.join(sorted(map(str, names))[:3])})"
         for names, what in (

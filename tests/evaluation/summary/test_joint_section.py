@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scored_outcomes import team_plays
 
-from evaluation.scoring.outcomes import StagePlays
+from evaluation.scoring.outcomes import StagePlays, TeamOutcome
 from evaluation.summary.run_summary import build_joint_section, describe_validation
 from evaluation.summary.run_tables import run_table, team_tables
 
@@ -20,6 +20,7 @@ def team(stage: str, hidden_value: float, other_value: float, repeats: Sequence[
     sampled = [
         replace(play, best_option=play.value > 0.5, hidden=flag)
         for play, flag in zip(plays.sampled, HIDDEN, strict=True)
+        if isinstance(play, TeamOutcome)
     ]
     return replace(plays, sampled=sampled, repeats=[team_plays(stage, one).sampled for one in repeats])
 

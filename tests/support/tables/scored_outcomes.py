@@ -82,9 +82,9 @@ def role_plays(role: str, stage: str, rewards: Sequence[float], greedy: Sequence
     """Plays of these rewards, each call of tools refused once in ten plays."""
 
     def play(number: int, reward: float) -> RoleOutcome:
-        flags = {"exact": reward == 1, "feasible": reward > 0, "failed_calls": int(number % 10 == 0)}
-        key = f"{role}/test/0/{number}/1"
-        return replace(outcome(1), key=key, reward=reward, tokens=40, **flags)
+        key, failed = f"{role}/test/0/{number}/1", int(number % 10 == 0)
+        played = replace(outcome(1), key=key, reward=reward, tokens=40, failed_calls=failed)
+        return replace(played, exact=reward == 1, feasible=reward > 0)
 
     sampled, twin = ([play(*one) for one in enumerate(values)] for values in (rewards, greedy))
     return StagePlays(owner=role, stage=stage, sampled=sampled, greedy=twin)
