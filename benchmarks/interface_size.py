@@ -11,6 +11,7 @@ import typer
 from pydantic import BaseModel
 
 from emads.cli import app
+from training.config.rl_sections import RLConfig
 from training.config.run_config import RunConfig
 
 ROOT = Path(__file__).parents[1]
@@ -43,8 +44,13 @@ def main() -> None:
         name: sum(len(path.read_text().splitlines()) for path in (ROOT / name).rglob("*.py"))
         for name in PACKAGES
     }
-    keys = list(list_keys(RunConfig()))
-    print(f"commands {len(commands)}, options {sum(commands.values())}, keys {len(keys)}")
+    paths = set(list_keys(RunConfig()))
+    shared = set(list_keys(RLConfig()))  # that the section `rl` sets for both stages
+    keys = {
+        path for path in paths if path.partition(".")[2] not in shared or path.partition(".")[0] != "marl"
+    }
+    print(f"commands {len(commands)}, options {sum(commands.values())}")
+    print(f"keys {len(keys)}, those of `rl` counted once; {len(paths)} paths")
     print(f"lines {sum(lines.values())}: {', '.join(f'{name} {count}' for name, count in lines.items())}")
 
 

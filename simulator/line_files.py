@@ -6,7 +6,7 @@ A kill can cut the last line short; readers leave such a rest out, and the next 
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -85,7 +85,8 @@ class LineFile:
                 while left:
                     left = left[self._file.write(left) :]
             except OSError:
-                self._file.truncate(end)
+                with suppress(OSError):  # the first error is the one to report
+                    self._file.truncate(end)
                 raise
             os.fsync(self._file.fileno())
 

@@ -1,8 +1,6 @@
 """Checks of what a user gave, before anything heavy is imported; a refusal names value and remedy."""
 
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +11,6 @@ from roles.errors import UserError, unknown
 if TYPE_CHECKING:
     from training.config.run_config import RunConfig
     from training.runs.run_folder import Run
-
-USER_MISTAKE = 2  # exit status
 
 
 def check_at_least(option: str, value: int | None, minimum: int) -> None:
@@ -72,8 +68,7 @@ def resolve_config(
     return load_config(config or default, overrides or ())
 
 
-@contextmanager
-def starting_run(
+def start_run(
     run: Path,
     config: Path | None,
     overrides: Sequence[str] | None,
@@ -81,12 +76,8 @@ def starting_run(
     *,
     default: Path | None = None,
     print_config: bool = False,
-) -> Iterator["tuple[Run, RunConfig]"]:
-    """Open or make the run of a training verb; with `print_config` print its config and end the program.
-
-    A folder that this made is removed if a mistake ends the block before anything was trained: else the
-    corrected command would be refused, as the folder would hold another config.
-    """
+) -> "tuple[Run, RunConfig]":
+    """Open or make the run of a training verb; with `print_config` print its config and end the program."""
     from training.runs.run_folder import Run
 
     resolved = resolve_config(run, config, overrides, resume, default=default)
@@ -97,21 +88,7 @@ def starting_run(
         raise typer.Exit
     if not (run / "config.yaml").exists():
         check_model_folder(resolved.model.preset)
-    with undone_where_nothing_began(run):
-        yield Run.create(run, resolved, resume=resume), resolved
-
-
-@contextmanager
-def undone_where_nothing_began(path: Path) -> Iterator[None]:
-    """Remove the run folder that the block made if a mistake ended it before anything was trained."""
-    is_new = not path.exists() or not any(path.iterdir())
-    try:
-        yield
-    except UserError as error:
-        has_begun = any((path / name).exists() for name in ("metrics.jsonl", "stages", "checkpoints"))
-        if is_new and not has_begun and error.status == USER_MISTAKE:
-            shutil.rmtree(path, ignore_errors=True)
-        raise
+    return Run.create(run, resolved, resume=resume), resolved
 
 
 def check_model_folder(preset: str) -> None:

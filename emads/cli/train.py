@@ -9,7 +9,7 @@ from emads.cli.checks import (
     check_at_least,
     choose_roles,
     open_existing,
-    starting_run,
+    start_run,
 )
 from emads.cli.options import (
     DEFAULT_RUN,
@@ -83,17 +83,17 @@ def train(
         return
     if stage == TASKS and tasks is None:
         raise UserError("name the TASKS: a folder of emads import, or a task family such as maths")
-    with starting_run(run, config, overrides, resume) as (opened, _):
-        if tasks is not None:
-            from training.stages.tasks import summarise_tasks, train_tasks
+    opened, _ = start_run(run, config, overrides, resume)
+    if tasks is not None:
+        from training.stages.tasks import summarise_tasks, train_tasks
 
-            scores = train_tasks(opened, tasks, typer.echo)
-            typer.echo("\n".join(summarise_tasks(scores)))
-            return
-        from emads.commands.stages import take_stages, train_stage
+        scores = train_tasks(opened, tasks, typer.echo)
+        typer.echo("\n".join(summarise_tasks(scores)))
+        return
+    from emads.commands.stages import take_stages, train_stage
 
-        take_stages(opened, take_from)
-        train_stage(opened, stage, roles, ends_here=end_here)
+    take_stages(opened, take_from)
+    train_stage(opened, stage, roles, ends_here=end_here)
 
 
 def _train_on_labels(
@@ -131,13 +131,10 @@ def demo(
 ) -> int:
     """Run everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
     check_at_least("--seeds", seeds, 1)
-    with starting_run(run, config, overrides, resume, default=DEMO_CONFIG, print_config=print_config) as (
-        _,
-        resolved,
-    ):
-        from emads.commands.evaluate import run_demo
+    _, resolved = start_run(run, config, overrides, resume, default=DEMO_CONFIG, print_config=print_config)
+    from emads.commands.evaluate import run_demo
 
-        return run_demo(run, resolved, seeds, controls, resume, gate=gate)
+    return run_demo(run, resolved, seeds, controls, resume, gate=gate)
 
 
 def run_schedule(
@@ -161,12 +158,12 @@ def run_schedule(
         from training.config.loading import load_config
 
         run = Path("runs") / load_config(config, overrides or ()).name
-    with starting_run(run, config, overrides, resume) as (opened, _):
-        from emads.commands.stages import run_schedule as perform
-        from emads.commands.stages import take_stages
+    opened, _ = start_run(run, config, overrides, resume)
+    from emads.commands.stages import run_schedule as perform
+    from emads.commands.stages import take_stages
 
-        take_stages(opened, take_from)
-        typer.echo("\n".join(perform(opened)))
+    take_stages(opened, take_from)
+    typer.echo("\n".join(perform(opened)))
 
 
 def plan(

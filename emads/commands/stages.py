@@ -299,7 +299,7 @@ def sft_task(run: Run, role: str) -> Task:
         call=partial(train_on_ranks, train_sft),
         args=(run.path, role),
         after=("base",) if other == role else (f"{stage}/{other}",),
-        units=run.config.sft.steps_of(role),
+        units=run.config.sft.max_steps,
         ranks=count_role_ranks(run.config),
     )
 

@@ -12,11 +12,8 @@ from command_line import fail
 from python_process import run_python
 
 from emads.cli import main
-from emads.cli.checks import undone_where_nothing_began
-from roles.errors import UserError
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
-from training.runs.run_errors import StoppedRunError
 from training.runs.run_folder import Run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -324,24 +321,3 @@ def test_refusals_load_no_heavy_library(tmp_path: Path) -> None:
     done = run_python("-c", program, json.dumps(calls), folder=tmp_path, timeout_s=120)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "runs").exists()
-
-
-def fail_to_start(folder: Path, error: BaseException, *, begins: bool) -> None:
-    with undone_where_nothing_began(folder):
-        run = Run.create(folder, load_config(DEMO))
-        if begins:
-            run.log("base", 1, {"loss": 1.0})
-        raise error
-
-
-def test_a_start_that_failed_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="planned"):
-        fail_to_start(tmp_path / "new", UserError("planned"), begins=False)
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("error", [StoppedRunError("planned"), KeyboardInterrupt(), UserError("planned")])
-def test_a_run_that_stopped_or_began_stays(error: BaseException, tmp_path: Path) -> None:
-    with pytest.raises(type(error)):
-        fail_to_start(tmp_path / "run", error, begins=type(error) is UserError)
-    assert Run.open(tmp_path / "run").config == load_config(DEMO)

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator
 from training.config.section import Count, Difficulty, Place, Section
 
 FIRST_GRPO_INDEX = 1_000_000  # of GRPO's training scenarios: far from the demonstrations
+FIRST_MARL_INDEX = 2_000_000  # of joint training's cases, where it goes on from no other joint training
 
 
 class DataConfig(Section):
@@ -22,8 +23,6 @@ class DataConfig(Section):
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
     replan_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the supervised rows that show a governed episode with a re-plan, for marl.protocol full."""
-    first_marl_index: Place = 2_000_000
-    """Index of the first training case of joint training: behind what marl.start_from has learnt from."""
 
     @field_validator("difficulties")
     @classmethod

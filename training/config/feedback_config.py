@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training.config.section import ClipRange, Count, GroupSize, PositiveCount, Rate, Section, Weight
+from training.config.section import ClipRange, GroupSize, PositiveCount, Rate, Section, Weight
 
 
 class FeedbackConfig(Section):
@@ -12,8 +12,6 @@ class FeedbackConfig(Section):
 
     source: Literal["sft", "grpo", "marl"] = "grpo"
     """Stage whose weights are trained on."""
-    checkpoint_every: Count = 0
-    """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
 
 
 class CorrectionsConfig(FeedbackConfig):

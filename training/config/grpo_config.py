@@ -1,6 +1,6 @@
 """`grpo`: group-relative policy optimisation of each role alone, a team of one seat on the RL loop."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,10 +15,6 @@ class GrpoGuardsConfig(GuardsConfig):
 
     alarm_every: Count = 5
     """Batches of rollouts between measurements for the alarms; 0 measures nothing."""
-    alarm_rollouts: PositiveCount = 16
-    """Rollouts of a batch that are audited and whose KL to the starting policy is measured."""
-    stop_on_alarm: bool = False
-    """End the stage when an alarm goes off."""
 
 
 class GrpoConfig(RLConfig):
@@ -47,11 +43,7 @@ class GrpoConfig(RLConfig):
     max_failed_calls: PositiveCount = 1
     """Failed tool calls that cut a trajectory off; to learn to recover from errors takes 2 or more."""
     curriculum: bool = False
-    """Begin with the easiest difficulty and go on to the next on measured success; else they take turns."""
-    promote_at: Annotated[float, Field(gt=0, le=1)] = 0.7
-    """Mean verified reward of the last 32 groups at a difficulty that begins the next one."""
-    reward_timeout_s: Annotated[float, Field(gt=0)] = 60.0
-    """Seconds after which one reward is given up and its group left out."""
+    """Begin with the easiest difficulty; the next one follows at a mean reward of .7; else they mix."""
     guards: GrpoGuardsConfig = GrpoGuardsConfig()
 
     @property

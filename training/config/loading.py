@@ -5,9 +5,9 @@ YAML is read strictly, see scenarios/written/strict_yaml.py.
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +17,8 @@ from pydantic_core import ErrorDetails
 
 from roles.errors import UserError, unknown
 from scenarios.written.strict_yaml import parse_yaml, read_user_text
-from training.config.run_config import RunConfig, correct_for_engine
+from training.config.rl_sections import RLConfig
+from training.config.run_config import RL_STAGES, RunConfig, correct_for_engine, spread_shared
 from training.config.section import list_keys
 
 LIST_OF_KEYS = "`emads demo --print-config` lists all keys"
@@ -81,7 +82,7 @@ def validate_config(values: dict[str, Any], source: str) -> RunConfig:
         UserError: as `load_config`.
     """
     try:
-        text = json.dumps(correct_for_engine(values))
+        text = json.dumps(correct_for_engine(spread_shared(values)))
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{source} holds a value that a config cannot have: {error}") from None
     try:
@@ -139,18 +140,42 @@ def _unknown_key(where: str, section: type[BaseModel], prefix: str, source: str)
 
 
 def render_config(config: RunConfig) -> str:
-    """The resolved config as YAML with each field's meaning beside it; loads back to an equal config."""
-    return "\n".join(_render_section(config, indent="")) + "\n"
+    """The resolved config as YAML with each field's meaning beside it; loads back to an equal config.
+
+    What both stages of RL have alike stands once, in the section `rl`.
+    """
+    shared = {
+        f"rl.{key}"
+        for key in list_keys(RLConfig)
+        if _value_at(config.grpo, key) == _value_at(config.marl, key)
+    }
+    lines = _render_section(
+        config,
+        "",
+        lambda path: path.partition(".")[0] not in RL_STAGES or "rl." + path.partition(".")[2] not in shared,
+    )
+    start = lines.index(next(line for line in lines if line.startswith("grpo:")))
+    common = ["rl:  # What GRPO and joint training have alike; a stage's own section may say otherwise."]
+    common += _render_section(config.grpo, "  ", shared.__contains__, "rl.")
+    return "\n".join([*lines[:start], *common, "", *lines[start:]]) + "\n"
 
 
-def _render_section(section: BaseModel, indent: str) -> list[str]:
+def _value_at(section: Any, key: str) -> Any:
+    return reduce(getattr, key.split("."), section)
+
+
+def _render_section(
+    section: BaseModel, indent: str, is_shown: Callable[[str], bool], prefix: str = ""
+) -> list[str]:
+    """Lines of a section's fields; of those inside sections, sections without any shown key left out."""
     lines = []
     for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
+        value, path = getattr(section, name), prefix + name
         if isinstance(value, BaseModel):
-            lines += ["", f"{indent}{name}:  # {(type(value).__doc__ or '').splitlines()[0]}"]
-            lines += _render_section(value, indent + "  ")
-        else:
+            inner = _render_section(value, indent + "  ", is_shown, f"{path}.")
+            title = f"{indent}{name}:  # {(type(value).__doc__ or '').splitlines()[0]}"
+            lines += ["", title, *inner] if inner else []
+        elif is_shown(path):
             plain = list(value) if isinstance(value, tuple) else value
             text = (
                 yaml.safe_dump(plain, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()

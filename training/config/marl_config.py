@@ -12,7 +12,6 @@ from training.config.section import (
     GroupSize,
     PositiveCount,
     Rate,
-    Weight,
     check_batch,
 )
 
@@ -25,20 +24,12 @@ class MarlCreditConfig(CreditConfig):
 
 
 class MarlGuardsConfig(GuardsConfig):
-    """Validation of joint training, and alarm and anchor for a role whose own score falls."""
+    """Validation of joint training."""
 
     validate_every: Count = 20
     """Joint steps between validations by sampled plays; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 200
     """Team cases of the validation split that are played each time."""
-    drift_alarm: Weight = 0.05
-    """Fall of a role's own verified score, mean of drift_window steps, that is reported; 0 never."""
-    drift_window: PositiveCount = 5
-    """Steps whose mean is compared with the first ones."""
-    anchor: Literal["none", "kl", "sft"] = "none"
-    """Extra loss on a role after a drift alarm: KL to its start, or demonstrations of its family and seat."""
-    anchor_coefficient: Weight = 0.1
-    """Weight of the anchor's loss."""
 
 
 class MarlConfig(RLConfig):
@@ -62,17 +53,10 @@ class MarlConfig(RLConfig):
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
-    reward: Literal["team", "agreement_only"] = "team"
-    """Reward to learn from: the team reward, or (for comparison only) the share of seats that accept."""
     rounds: Count = 1
     """Rounds of votes after the decision; 0 asks for none."""
     credit: MarlCreditConfig = MarlCreditConfig()
     guards: MarlGuardsConfig = MarlGuardsConfig()
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether the weights before this stage are kept at hand, for KL."""
-        return super().needs_reference or self.guards.anchor == "kl"
 
     @model_validator(mode="after")
     def _check_marl(self) -> Self:

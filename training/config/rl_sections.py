@@ -29,12 +29,8 @@ class LossConfig(Section):
     """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the policy before this stage; 0 loads no reference."""
-    measure_kl: bool = False
-    """Log the KL divergence to the policy before this stage even where its coefficient is 0."""
     importance: Literal["ratio", "token", "call"] = "ratio"
     """Correction for what the engine sampled: the ratio, or truncated weights; vLLM: `call` if not given."""
-    importance_cap: Annotated[float, Field(ge=1)] = 2.0
-    """Greatest importance weight."""
 
 
 class CreditConfig(Section):
@@ -108,8 +104,6 @@ class RLConfig(Section):
     """Sampling temperature of the rollouts."""
     max_completion_tokens: PositiveCount = 56
     """Tokens per turn before it is cut off."""
-    checkpoint_every: Count = 0
-    """Steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
     loss: LossConfig = LossConfig()
     credit: CreditConfig = CreditConfig()
     guards: GuardsConfig = GuardsConfig()
@@ -123,7 +117,7 @@ class RLConfig(Section):
     @property
     def needs_reference(self) -> bool:
         """Whether the weights before this stage are kept at hand, for KL."""
-        return self.loss.kl_coefficient > 0 or self.loss.measure_kl
+        return self.loss.kl_coefficient > 0
 
     @model_validator(mode="after")
     def _check_staleness(self) -> Self:

@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from roles.errors import UserError, unknown
 from simulator.reward import TeamRewardWeights
-from training.config.data_config import FIRST_GRPO_INDEX, DataConfig
+from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX, DataConfig
 from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
+from training.config.rl_sections import RLConfig
 from training.config.rollouts_config import RolloutsConfig
 from training.config.section import (
     Count,
@@ -28,6 +30,7 @@ from training.config.section import (
 )
 from training.config.sft_config import SftConfig
 
+RL_STAGES = ("grpo", "marl")  # whose keys of `RLConfig` the section `rl` sets together
 FIRST_REVIEW_INDEX = 3_000_000  # of the cases that are played for review: far from all training cases
 
 
@@ -117,6 +120,8 @@ class RunConfig(Section):
     """Worker processes that train or evaluate side by side; 0 runs everything in this process, in order."""
     num_ranks: Annotated[int, Field(ge=1, le=1024)] = 1
     """Workers that share the cases of a joint step, and the batches of a model of all roles; on CPUs."""
+    checkpoint_every: Count = 0
+    """Steps between checkpoints of an unfinished stage; 0 saves about once a minute."""
     price_per_hour: Weight = 0.0
     """Price of the whole machine per hour, in any currency; 0 shows no cost."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
@@ -186,11 +191,11 @@ class RunConfig(Section):
         """Refuse what is for single roles where all share their weights."""
         starts = (self.sft.start_from, self.marl.start_from)
         if self.model.adapter_sharing == "shared" and (
-            self.sft.transfer_from or self.sft.role_steps or any(isinstance(one, dict) for one in starts)
+            self.sft.transfer_from or any(isinstance(one, dict) for one in starts)
         ):
             raise ValueError(
-                "sft.transfer_from, sft.role_steps and a start_from per role are for roles with weights of"
-                " their own: leave them out"
+                "sft.transfer_from and a start_from per role are for roles with weights of their own: leave"
+                " them out"
             )
         return self
 
@@ -210,24 +215,21 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _keep_streams_apart(self) -> Self:
         """Refuse a stage that would run into the training scenarios of the stage after it, or never end."""
-        sft, grpo, marl, data = self.sft, self.grpo, self.marl, self.data
+        sft, grpo, marl = self.sft, self.grpo, self.marl
         stages = (
-            *(
-                (key, steps, sft.batch_size, FIRST_GRPO_INDEX, "GRPO's scenarios")
-                for key, steps in sft.list_steps()
-            ),
+            ("sft.max_steps", sft.max_steps, sft.batch_size, FIRST_GRPO_INDEX, "GRPO's scenarios"),
             (
                 "grpo.max_steps",
                 grpo.max_steps,
                 grpo.prompts_per_step,
-                data.first_marl_index - FIRST_GRPO_INDEX,
-                "data.first_marl_index",
+                FIRST_MARL_INDEX - FIRST_GRPO_INDEX,
+                "the cases of joint training",
             ),
             (
                 "marl.max_steps",
                 marl.max_steps,
                 marl.scenarios_per_step,
-                FIRST_REVIEW_INDEX - data.first_marl_index,
+                FIRST_REVIEW_INDEX - FIRST_MARL_INDEX,
                 "the review's cases",
             ),
         )
@@ -241,6 +243,40 @@ class RunConfig(Section):
         return self
 
 
+def spread_shared(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's text with the keys of its section `rl` in both stages of RL, where a stage sets no other.
+
+    Done on a config's text, as `correct_for_engine` is.
+
+    Raises:
+        UserError: `rl` is no section, or has a key that one of the stages alone knows.
+    """
+    if "rl" not in values:
+        return dict(values)
+    shared = values["rl"]
+    if not isinstance(shared, dict):
+        raise UserError(f"config key rl = {shared!r}: must be a section with keys of its own")
+    for key in shared:
+        if key not in RLConfig.model_fields:
+            raise unknown("config key of rl:", str(key), list(RLConfig.model_fields))
+    spread = {stage: _lay_over(shared, values.get(stage, {})) for stage in RL_STAGES}
+    return {key: value for key, value in values.items() if key != "rl"} | spread
+
+
+def _lay_over(shared: dict[str, Any], own: Any) -> Any:
+    """A stage's keys, and those of `shared` that it does not set; what is no section is left as it is."""
+    if not isinstance(own, dict):
+        return own
+    inner = {
+        key: _lay_over(value, own[key]) if isinstance(value, dict) and key in own else value
+        for key, value in shared.items()
+    }
+    return {
+        **own,
+        **{key: value for key, value in inner.items() if key not in own or isinstance(value, dict)},
+    }
+
+
 def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:
     """With vLLM engine and learner differ: importance is corrected per call where a config says nothing.
 
@@ -248,7 +284,7 @@ def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:
     """
     if not _is_other_engine(values.get("engine")):
         return values
-    return values | {stage: _correct_per_call(values.get(stage, {})) for stage in ("grpo", "marl")}
+    return values | {stage: _correct_per_call(values.get(stage, {})) for stage in RL_STAGES}
 
 
 def _correct_per_call(stage: Any) -> Any:
@@ -267,12 +303,10 @@ def _is_other_engine(engine: Any) -> bool:
 NEUTRAL_KEYS = frozenset(
     {
         "num_workers",
+        "checkpoint_every",
         "price_per_hour",
         "report_to",
-        "sft.checkpoint_every",
         "sft.micro_batch_size",
-        "grpo.checkpoint_every",
-        "marl.checkpoint_every",
         "grpo.memory.micro_batch_tokens",
         "marl.memory.micro_batch_tokens",
         "rollouts.hosts",
@@ -297,7 +331,7 @@ def digest_values(values: Mapping[str, Any]) -> str:
 
     Keys that a later version added are not in it, so the digest of a stored run never changes.
     """
-    canonical = json.dumps(without_neutral(values), sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(without_neutral(spread_shared(values)), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

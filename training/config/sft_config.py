@@ -21,18 +21,12 @@ class SftConfig(Section):
 
     max_steps: Count = 800
     """Optimizer steps per role; 0 leaves the base model as it is."""
-    role_steps: dict[str, Count] = Field(default={})
-    """Steps of single roles in place of max_steps: {reconcile: 1200}."""
     transfer_from: str | None = None
     """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
     start_from: str | dict[str, str] | None = None
     """Another run's folder, or one per role: SFT goes on from its weights, on the same base; null: begin."""
-    first_demonstration: Count = 0
-    """Number of the first demonstration: behind those that a run in start_from has learnt from."""
     refused_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of demonstrations in which a tool refuses a wrong call, not learnt from, before the right one."""
-    asked_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of a seat's rows in which ReconcileGPT asks it, at least; 0 leaves that to the cases."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step; packed rows with row_layout packed."""
     optimizer: Literal["muon", "adamw"] = "muon"
@@ -51,17 +45,6 @@ class SftConfig(Section):
     """Validations in a row without a better one that end the stage; 0 never does."""
     control_fraction: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Transcripts that the SFT controls of GRPO learn from, as a fraction of those that GRPO plays."""
-    checkpoint_every: Count = 0
-    """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
-
-    def steps_of(self, role: str) -> int:
-        """Optimizer steps of a role."""
-        return self.role_steps.get(role, self.max_steps)
-
-    def list_steps(self) -> list[tuple[str, int]]:
-        """Every number of steps that is set, with its key."""
-        single = [(f"sft.role_steps.{role}", steps) for role, steps in self.role_steps.items()]
-        return [("sft.max_steps", self.max_steps), *single]
 
     @model_validator(mode="after")
     def _check_roles(self) -> Self:
@@ -69,7 +52,6 @@ class SftConfig(Section):
         named = [
             ("sft.transfer_from", self.transfer_from or ""),
             *(("sft.start_from", one) for one in starts),
-            *(("sft.role_steps", one) for one in self.role_steps),
         ]
         for key, role in named:
             if role and role not in ROLES:

@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice
 
 from roles.base import Role
 from roles.registry import ROLES
-from roles.team import RECONCILER, TEAM_ROLES
+from roles.team import TEAM_ROLES
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError
 from scenarios.registry import families
@@ -20,7 +20,6 @@ from training.config.run_config import RunConfig
 from training.data.refused_calls import refuse_one_call
 
 IGNORED_LABEL = -100
-MOST_TRIES, TRY_STRIDE = 32, 30_000  # cases that are searched for one in which a seat is asked
 CallTool = Callable[[ToolCall], str]
 Habits = tuple[str, str]  # of experts: how they report, how they fund
 
@@ -238,14 +237,12 @@ def supervised_rows(
     questions: int | None = None,
     habits: Habits | None = None,
     refused_share: float = 0.0,
-    asked_share: float = 0.0,
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
     A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
     `habits`: of all experts at the table; None: each draws its own. `refused_share`: of the rows, or of a
-    seat's messages, in which a tool refuses a wrong call that is not learnt from. `asked_share`: of the rows
-    at the table, in which ReconcileGPT asks the seat if that can be found.
+    seat's messages, in which a tool refuses a wrong call that is not learnt from.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
@@ -256,11 +253,6 @@ def supervised_rows(
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and is_in_share(row, seat_share):
             game, meeting = hold(row)
-            if is_in_share(row, asked_share) and role != RECONCILER and game.most_questions > 0:
-                further = (hold(row + number * TRY_STRIDE) for number in range(1, MOST_TRIES))
-                held = chain(((game, meeting),), further)
-                asked = (one for one in held if len(one[1].messages[role]) > 2)  # more than report and vote
-                game, meeting = next(asked, (game, meeting))
             yield seat_row(role, game, chat, meeting=meeting, refused_share=refused_share)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
@@ -292,5 +284,4 @@ def rows_of_run(
         questions=config.model.questions,
         habits=habits,
         refused_share=config.sft.refused_share,
-        asked_share=config.sft.asked_share,
     )

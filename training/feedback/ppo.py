@@ -35,7 +35,6 @@ def make_ppo_settings(config: PpoConfig, grpo: GrpoConfig) -> RLConfig:
         minibatches=config.minibatches,
         temperature=grpo.temperature,
         max_completion_tokens=grpo.max_completion_tokens,
-        checkpoint_every=config.checkpoint_every,
         loss=LossConfig(clip_low=config.clip, clip_high=config.clip),
         credit=CreditConfig(
             estimator="gae",

@@ -24,7 +24,7 @@ from training.config.feedback_config import DpoConfig, PreferenceConfig, RewardM
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow, VerdictRow
 from training.roles.completion_logprobs import completion_logprobs
-from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.resumable_trainer import ResumableTrainer, device_options
 from training.roles.sft import OnStep, StepReporter
 from training.runs.resume import StageCheckpoints
 
@@ -275,8 +275,7 @@ def _common(
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,
-        "use_cpu": not torch.cuda.is_available(),
-        "bf16": torch.cuda.is_available(),
+        **device_options(),
         "gradient_checkpointing": False,
         "remove_unused_columns": False,
         "dataloader_pin_memory": False,

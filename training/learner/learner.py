@@ -23,6 +23,7 @@ from training.learner.packing import RowBatch, idle_batch, make_batches
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 
+IMPORTANCE_CAP = 2.0  # greatest weight of a call or token for what the engine sampled
 KeptLogprobs = dict[tuple[int, int], Tensor]  # ids of a reference and of a row -> (own,)
 
 
@@ -102,14 +103,12 @@ def backward_role(
     config: RLConfig,
     *,
     reference: nn.Module | None = None,
-    kl_coefficient: float | None = None,
     counts: RowCounts | None = None,
     agree: Callable[[int], int] = int,
 ) -> LossStats:
     """Accumulate one role's gradients over all its rows; the result does not depend on micro-batch cuts.
 
     Args:
-        kl_coefficient: in place of the config's, where an anchor raises it.
         counts: of all ranks, where there are several.
         agree: see `backward_team`.
 
@@ -119,14 +118,12 @@ def backward_role(
     if not rows and counts is None:
         raise ValueError("no rows")
     role = rows[0].role if rows else ""
-    coefficients = {} if kl_coefficient is None else {role: kl_coefficient}
     references = {} if reference is None else {role: reference}
     return backward_team(
         model,
         {role: rows},
         config,
         references=references,
-        kl_coefficients=coefficients,
         counts=None if counts is None else {role: counts},
         agree=agree,
     )[role]
@@ -138,7 +135,6 @@ def backward_team(
     config: RLConfig,
     *,
     references: Mapping[str, nn.Module] | None = None,
-    kl_coefficients: Mapping[str, float] | None = None,
     counts: Mapping[str, RowCounts] | None = None,
     agree: Callable[[int], int] = int,
     kept: KeptLogprobs | None = None,
@@ -156,15 +152,12 @@ def backward_team(
     Raises:
         ValueError: KL asked for without a reference.
     """
-    weights = dict.fromkeys(rows, config.loss.kl_coefficient) | dict(kl_coefficients or {})
-    for role in rows:
-        if weights[role] > 0 and role not in (references or {}):
+    if config.loss.kl_coefficient > 0:
+        references = {role: one for role, one in (references or {}).items() if role in rows}
+        if references.keys() < rows.keys():
             raise ValueError("kl_coefficient > 0 needs a reference model")
-    references = {
-        role: one
-        for role, one in (references or {}).items()
-        if role in rows and (weights[role] > 0 or config.loss.measure_kl)
-    }
+    else:
+        references = {}
     counts = counts or {role: count_rows(of_role) for role, of_role in rows.items()}
     live = {role: [row for row in of_role if row.has_signal] for role, of_role in rows.items()}
     device = compute_device(model)
@@ -204,7 +197,7 @@ def backward_team(
                 needed = {id(one) for role, one in references.items() if role in batch.role_own}
                 if is_sharded(reference) or id(reference) in needed:
                     _keep_logprobs(kept, reference, model, batch, config)
-            loss = _batch_loss(model, batch, counts, config, references, weights, sums, gaps, kept)
+            loss = _batch_loss(model, batch, counts, config, references, sums, gaps, kept)
             loss.backward()  # type: ignore[no-untyped-call]
     return {role: _make_stats(one, len(live[role]), gaps[role]) for role, one in sums.items()}
 
@@ -243,7 +236,6 @@ def _batch_loss(
     counts: Mapping[str, RowCounts],
     config: RLConfig,
     references: Mapping[str, nn.Module],
-    kl_weights: Mapping[str, float],
     sums: Mapping[str, _Sums],
     gaps: Mapping[str, MismatchSums],
     kept: KeptLogprobs,
@@ -260,8 +252,7 @@ def _batch_loss(
         if role in references:
             base = torch.cat([kept[id(references[role]), id(row)] for row in batch.rows if row.role == role])
             kl = estimate_kl(logprobs[own], base)
-            if kl_weights[role] > 0:
-                loss = loss + kl_weights[role] * reduce_losses(kl, batch, own, counts[role], config)
+            loss = loss + config.loss.kl_coefficient * reduce_losses(kl, batch, own, counts[role], config)
             kl_sum, one.has_kl = kl.detach().sum(), True
         found = (loss.detach(), is_clipped[own].sum(), entropy[own].detach().sum(), kl_sum)
         one.parts += torch.stack([part.double() for part in found])
@@ -277,9 +268,7 @@ def policy_losses(
     """Per own token the policy-gradient loss, and whether the clip took its gradient away."""
     sampling = batch.sampling_logprobs
     if config.loss.importance != "ratio":
-        weights = call_weights(
-            logprobs.detach(), batch, level=config.loss.importance, cap=config.loss.importance_cap
-        )
+        weights = call_weights(logprobs.detach(), batch, level=config.loss.importance, cap=IMPORTANCE_CAP)
         now = torch.exp(logprobs - logprobs.detach())  # 1, with the gradient of a ratio
         return -weights * now * batch.advantages, torch.zeros_like(now, dtype=torch.bool)
     ratio = ratios_of(logprobs, sampling, batch.row_of, len(batch.rows), level=config.loss.clip_level)

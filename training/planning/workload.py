@@ -54,7 +54,7 @@ def list_phases(config: RunConfig) -> list[Workload]:
     chat = _make_chat(config)
     alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
     seated = {role: measure_lengths(config, role, 1.0, chat) for role in TEAM_ROLES}
-    rows = {role: config.sft.steps_of(role) * config.sft.batch_size for role in alone}
+    rows = dict.fromkeys(alone, config.sft.max_steps * config.sft.batch_size)
     lengths = {
         role: share * seated[role].row + (1 - share) * length.row if role in seated else length.row
         for role, length in alone.items()

@@ -55,11 +55,6 @@ class Credit(Protocol):
 class Monitor(Protocol):
     """Measures a step; a Stateful part of a checkpoint."""
 
-    @property
-    def should_stop(self) -> bool:
-        """Whether the stage is to end before its last step."""
-        ...
-
     def measure(self, groups: Sequence[Any], rows: Rows, stats: Mapping[str, LossStats]) -> dict[str, float]:
         """Metrics of a step over all ranks."""
         ...

@@ -6,7 +6,7 @@ Roles on one base go through it together. Models and optimizers live here.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,18 +25,6 @@ from training.runs.resume import load_optimizer
 Owner = tuple[int, str | None]  # a model and one of its adapters: the weights that one optimizer trains
 
 
-class Anchor(Protocol):
-    """Holds roles that went astray."""
-
-    def kl_coefficient(self, role: str) -> float:
-        """Return the least weight of KL of a role now."""
-        ...
-
-    def backward(self, model: nn.Module, role: str, step: int, share: float) -> None:
-        """Add the gradient of `share` of an extra loss of the role, if it is held by one."""
-        ...
-
-
 class PolicyUpdater:
     """The models and optimizers of all roles."""
 
@@ -47,7 +35,6 @@ class PolicyUpdater:
         *,
         rate_factors: Mapping[str, float] = {},
         frozen_roles: Sequence[str] = (),
-        anchor: Anchor | None = None,
         pools_roles: bool = False,
         references: Mapping[str, nn.Module] | None = None,
         ranks: Ranks = ONE_RANK,
@@ -61,7 +48,7 @@ class PolicyUpdater:
         """
         self.models, self.config, self.ranks = dict(models), config, ranks
         self.rate_factors, self.frozen_roles = rate_factors, frozen_roles
-        self.references, self.anchor, self.pools_roles = references or {}, anchor, pools_roles
+        self.references, self.pools_roles = references or {}, pools_roles
         self.actors = dict(actors) if actors else self.models
         self.num_steps = 0
         owners = {self._owner(role): role for role in reversed(self.models)}  # keyed by its first role
@@ -133,7 +120,6 @@ class PolicyUpdater:
             rows,
             self.config,
             references=self.references,
-            kl_coefficients={role: self._kl_coefficient(role) for role in rows},
             counts=self._count(rows, model),
             agree=self.passes_agreement(model),
             kept=kept,
@@ -141,13 +127,8 @@ class PolicyUpdater:
         return self._apply(list(rows), stats)
 
     def _apply(self, roles: Sequence[str], stats: Mapping[str, LossStats]) -> dict[str, LossStats]:
-        """Anchor, add up over ranks, scale down and step, once for every set of weights."""
+        """Add up over ranks, scale down and step, once for every set of weights."""
         done: dict[Owner, float] = {}
-        if self.anchor is not None:
-            for role in roles:
-                model = self.models[role]
-                share = 1.0 if is_sharded(model) else 1 / self.ranks.size  # all ranks have the same rows
-                self.anchor.backward(model, role, self.num_steps, share)
         owners: dict[Owner, list[str]] = {}
         for role in roles:
             owners.setdefault(self._owner(role), []).append(role)
@@ -196,10 +177,6 @@ class PolicyUpdater:
     def passes_agreement(self, model: nn.Module) -> Callable[[int], int]:
         """Function that makes a number of passes the same on all ranks, if they gather weights together."""
         return self.ranks.most if is_sharded(model) else int
-
-    def _kl_coefficient(self, role: str) -> float:
-        held = self.anchor.kl_coefficient(role) if self.anchor is not None else 0.0
-        return max(self.config.loss.kl_coefficient, held)
 
     def _bases(self, roles: Iterable[str]) -> list[list[str]]:
         """Roles with weights in the same model side by side, in the team's order."""

@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+from accelerate.utils import parse_flag_from_env
 from torch import Tensor
 from transformers import Trainer, TrainerCallback
 
@@ -18,9 +20,7 @@ from roles.errors import UserError
 from simulator.export.atomic_files import encode_json
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import Ranks
-from training.roles.trainer_ranks import agree, collect, is_first, own_rank
 from training.runs.faults import fault_point, inject_loss_fault
-from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.resume import (
     StageCheckpoints,
     Stateful,
@@ -29,12 +29,25 @@ from training.runs.resume import (
     trained_tensors,
 )
 from training.runs.run_errors import SkippedSteps
-from training.runs.state_files import read_state
+from training.runs.state_files import capture_random_states, read_state, restore_random_states
 
 # Of the trainers' own attributes, those that the next step or the next log line depends on.
 ATTRIBUTES = (
     "_total_train_tokens", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_flos",
 )  # fmt: skip
+
+
+def uses_deepspeed() -> bool:
+    """Return whether accelerate was told to launch with DeepSpeed."""
+    return bool(parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"))
+
+
+def device_options() -> dict[str, Any]:
+    """Return a trainer's arguments for this machine; DeepSpeed has its own precision, and gloo on a CPU."""
+    has_gpu = torch.cuda.is_available()
+    if uses_deepspeed():
+        return {"bf16": False} | ({} if has_gpu else {"ddp_backend": "gloo"})
+    return {"use_cpu": not has_gpu, "bf16": has_gpu}
 
 
 class ResumableTrainer(Trainer):
@@ -46,6 +59,11 @@ class ResumableTrainer(Trainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.skipped = SkippedSteps()  # left out because the gradient was not finite
+
+    @property
+    def ranks(self) -> Ranks:
+        """This process among those of the launch."""
+        return Ranks(rank=self.args.process_index, size=self.args.world_size)
 
     def shard_weights(self) -> None:
         """FSDP2 as in joint training: over any device, and around the passes that share prompts.
@@ -75,7 +93,7 @@ class ResumableTrainer(Trainer):
                 )
             self.checkpoints = None
         else:
-            self.add_callback(_SaveWhenDue(checkpoints))
+            self.add_callback(_SaveWhenDue(checkpoints, self.ranks))
 
     def train_on(self) -> None:
         """Train to the end, from the newest sound checkpoint if there is one.
@@ -97,7 +115,8 @@ class ResumableTrainer(Trainer):
         """The checkpoint to go on from; the first process looks and sets damaged ones aside."""
         if self.checkpoints is None:
             return None
-        found = agree(self.checkpoints.find() if is_first() else None)
+        ranks = self.ranks
+        found = ranks.first(self.checkpoints.find() if ranks.rank == 0 else None)
         saved_by = read_state(found, "trainer").get("num_processes", 1) if found is not None else None
         if saved_by not in (None, self.args.world_size):
             raise UserError(
@@ -142,10 +161,10 @@ class ResumableTrainer(Trainer):
             "optimizer": trainer.optimizer.state_dict(),
             "scheduler": trainer.lr_scheduler.state_dict(),
         } | {f"part-{name}": dict(part.state()) for name, part in self.parts.items()}
-        own = collect({"trainer": self._own_state(), "random": capture_random_states()})
+        ranks = self.ranks
+        own = ranks.gather({"trainer": self._own_state(), "random": capture_random_states()})
         for rank, state in enumerate(own):
             states |= {f"rank-{rank}": state} if rank else {"trainer": state["trainer"]}
-        ranks = Ranks(rank=own_rank(), size=self.args.world_size)
         save_on_ranks(self.checkpoints, self.state.global_step, states, ranks, self._write_progress)
 
     def _own_state(self) -> dict[str, Any]:
@@ -188,7 +207,7 @@ class ResumableTrainer(Trainer):
         """Called when the data stands where it stood: the last of the state goes in here."""
         if checkpoint is None:
             return
-        path, rank = Path(checkpoint), own_rank()
+        path, rank = Path(checkpoint), self.ranks.rank
         stored = read_state(path, f"rank-{rank}") if rank else None
         own = read_state(path, "trainer") if stored is None else stored["trainer"]
         del own["is_over"]
@@ -208,9 +227,9 @@ class ResumableTrainer(Trainer):
 
 
 class _SaveWhenDue(TrainerCallback):
-    def __init__(self, checkpoints: StageCheckpoints) -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, checkpoints: StageCheckpoints, ranks: Ranks) -> None:
+        self._checkpoints, self._ranks = checkpoints, ranks
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if agree(self._checkpoints.is_due(state.global_step)):
+        if self._ranks.first(self._checkpoints.is_due(state.global_step)):
             control.should_save = True

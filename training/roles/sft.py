@@ -20,9 +20,8 @@ from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow
 from training.models.optimizers import muon_with_adamw
 from training.roles.completion_logprobs import completion_logprobs
-from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.resumable_trainer import ResumableTrainer, device_options
 from training.roles.shared_prompts import SharedPrompts, own_logprobs
-from training.roles.trainer_ranks import device_options
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
@@ -142,7 +141,9 @@ def run_sft(
         loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=share)
         return -loss, {"validation/loss": loss}
 
-    trainer.add_callback(ValidateEvery(keeper, measure, on_step, every=config.validate_every))
+    trainer.add_callback(
+        ValidateEvery(keeper, measure, on_step, every=config.validate_every, ranks=trainer.ranks)
+    )
     trainer.keep_checkpoints(checkpoints, {"best": keeper})
     trainer.train_on()
     return keeper.restore()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
-from training.roles.trainer_ranks import agree
+from training.learner.ranks import Ranks
 from training.runs.resume import load_tensors, trained_tensors
 from training.runs.shard_files import load_like
 
@@ -67,8 +67,11 @@ class BestKeeper:
 class ValidateEvery(TrainerCallback):
     """Measures before training and after every `every` steps; stops where nothing improves."""
 
-    def __init__(self, keeper: BestKeeper, measure: Measure, report: Report, *, every: int) -> None:
-        self._keeper, self._measure, self._report, self._every = keeper, measure, report, every
+    def __init__(
+        self, keeper: BestKeeper, measure: Measure, report: Report, *, every: int, ranks: Ranks
+    ) -> None:
+        self._keeper, self._measure, self._report = keeper, measure, report
+        self._every, self._ranks = every, ranks
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == 0:
@@ -81,6 +84,8 @@ class ValidateEvery(TrainerCallback):
                 control.should_training_stop = True
 
     def _validate(self, step: int) -> None:
-        score, metrics = agree(self._measure())  # processes that measured apart would part for good
+        score, metrics = self._ranks.first(
+            self._measure()
+        )  # processes that measured apart would part for good
         self._keeper.offer(step, score)
         self._report(step, {**metrics, "validation/best_step": float(self._keeper.best_step)})

@@ -171,7 +171,7 @@ def prune(parent: Path, keep: int) -> None:
 
 def restore_replaced(parent: Path) -> None:
     """Mend a kill between the two renames of a replacement: the old checkpoint comes back."""
-    with _lock(parent):
+    with lock_folder(parent):
         for aside in parent.glob(".replaced-*"):
             target = parent / aside.name.removeprefix(".replaced-")
             if target.exists():
@@ -201,7 +201,7 @@ def _seal(folder: Path, *, run: str, step: int, previous: str | None) -> None:
 
 def _swap_in(temporary: Path, target: Path) -> None:
     aside = target.with_name(f".replaced-{target.name}")
-    with _lock(target.parent):
+    with lock_folder(target.parent):
         fault_point("rename")
         if target.exists():
             target.rename(aside)
@@ -214,8 +214,8 @@ def _swap_in(temporary: Path, target: Path) -> None:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Keep a reader from restoring what a writer is just replacing."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Keep other processes that lock this folder out."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -4,24 +4,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol, TextIO
+from contextlib import contextmanager, nullcontext
+from typing import Any, TextIO
 
 HEARTBEAT_S = 5.0
 WINDOW_S, WINDOW_REPORTS = 120.0, 12  # of the pace that an estimate is made from, whichever is longer
 LEAST_S, LEAST_REPORTS = 15.0, 3  # before the first estimate
-AGREEMENT = 1.5  # greatest ratio of two successive estimates that are shown
-
-
-class Progress(Protocol):
-    """Receiver of a task's reports."""
-
-    def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
-        """`count` more units are done; stage and metrics of the latest report are shown beside the bar.
-
-        Without `worked` the units were done before: they tell nothing about the pace.
-        """
-        ...
 
 
 class Pace:
@@ -33,7 +21,6 @@ class Pace:
     def __init__(self) -> None:
         self._reports: deque[tuple[float, float]] = deque()  # time, units done so far
         self._done = 0.0
-        self._previous: tuple[float, float] | None = None  # time, estimate
 
     def add(self, now: float, count: float) -> None:
         """`count` units were done up to now; a report of none tells nothing of the pace."""
@@ -45,76 +32,70 @@ class Pace:
             self._reports.popleft()
 
     def estimate_s(self, now: float, left: float) -> float | None:
-        """Seconds for the units left; None with few reports or where the last estimate was quite another."""
+        """Seconds for the units left; None with few reports."""
         if len(self._reports) < LEAST_REPORTS or now - self._reports[0][0] < LEAST_S:
             return None
         (start, done), (last, _) = self._reports[0], self._reports[-1]
-        if self._done <= done:
-            return None
-        estimate = max(left * (last - start) / (self._done - done) - (now - last), 0.0)
-        previous, self._previous = self._previous, (now, estimate)
-        if previous is None:
-            return None
-        expected = max(previous[1] - (now - previous[0]), 0.0)
-        agrees = expected <= AGREEMENT * estimate and estimate <= AGREEMENT * expected
-        return estimate if agrees or max(expected, estimate) < HEARTBEAT_S else None
+        return max(left * (last - start) / (self._done - done) - (now - last), 0.0)
 
 
-class _Heartbeat:
-    """At most one line per HEARTBEAT_S."""
+class Progress:
+    """Receiver of a task's reports; shows the latest metrics of one stage at a time."""
 
     def __init__(
-        self, title: str, total: float, unit: str, stream: TextIO, clock: Callable[[], float]
+        self,
+        total: float,
+        unit: str,
+        print_line: Callable[[str], None],
+        update_bar: Callable[..., None] | None,
+        clock: Callable[[], float],
     ) -> None:
-        self._title, self._total, self._unit, self._stream, self._clock = title, total, unit, stream, clock
-        self._start = self._last_line = clock()
-        self._pace = Pace()
+        """`print_line` shows a heartbeat where there is no bar."""
         self.done = 0.0
-        self._shown = _Shown()
+        self._total, self._unit, self._clock = total, unit, clock
+        self._print_line, self._update_bar = print_line, update_bar
+        self._start = self._last_estimate = clock()
+        self._pace, self._left = Pace(), ""
+        self._stage = ""
+        self._metrics: dict[str, float] = {}
 
     def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
+        """`count` more units are done; stage and metrics of the latest report are shown.
+
+        Without `worked` the units were done before: they tell nothing about the pace.
+        """
         now = self._clock()
         self.done += count
         if worked:
             self._pace.add(now, count)
-        self._shown.take(stage, metrics)
-        if now - self._last_line < HEARTBEAT_S:
-            return
-        self._last_line = now
-        left_s = self._pace.estimate_s(now, max(self._total - self.done, 0))
-        estimate = "" if left_s is None else f", about {format_duration(left_s)} left"
-        self._print(f"{describe_count(self.done, self._total, self._unit)}{estimate}")
+        if metrics or not self._metrics:
+            self._metrics = {**self._metrics, **metrics} if stage == self._stage else metrics
+            self._stage = stage
+        is_due = now - self._last_estimate >= HEARTBEAT_S
+        if is_due:
+            self._last_estimate = now
+            left_s = self._pace.estimate_s(now, max(self._total - self.done, 0))
+            self._left = "" if left_s is None else f"about {format_duration(left_s)} left"
+        if self._update_bar is not None:
+            counted = describe_count(self.done, self._total, self._unit)
+            self._update_bar(advance=count, count=counted, left=self._left, shown=self._shown())
+        elif is_due:
+            self._print(self._left)
 
     def finish(self) -> None:
         """Print the closing line; fewer units than planned (an early stop, an exception) show in it."""
-        count = describe_count(self.done, self._total, self._unit)
-        self._print(f"{count} in {self._clock() - self._start:.0f} s")
+        self._print("", f" in {self._clock() - self._start:.0f} s")
 
-    def _print(self, state: str) -> None:
-        shown = str(self._shown)
-        print(f"{self._title}: {state}{', ' if shown else ''}{shown}", file=self._stream, flush=True)
+    def _print(self, left: str, ending: str = "") -> None:
+        state = describe_count(self.done, self._total, self._unit) + ending
+        self._print_line(", ".join(filter(None, [state, left, self._shown()])))
 
-
-class _Shown:
-    """The latest metrics, of one stage at a time."""
-
-    def __init__(self) -> None:
-        self._stage = ""
-        self._metrics: dict[str, float] = {}
-
-    def take(self, stage: str, metrics: dict[str, float]) -> None:
-        if not metrics and self._metrics:
-            return
-        if stage != self._stage:
-            self._stage, self._metrics = stage, {}
-        self._metrics |= metrics
-
-    def __str__(self) -> str:
-        text = " ".join(
+    def _shown(self) -> str:
+        values = (
             f"{name} {value:,d}" if isinstance(value, int) else f"{name} {value:.4g}"
             for name, value in self._metrics.items()
         )
-        return f"{self._stage} {text}".strip()
+        return " ".join([self._stage, *values]).strip()
 
 
 @contextmanager
@@ -133,66 +114,38 @@ def progress(
 
     Example: with progress("SFT cto", total=500, unit="steps") as bar: bar.advance(1, loss=0.31)
     """
-    stream = sys.stderr if stream is None else stream
-    if stream.isatty():
-        with _rich_bar(title, total, unit, stream, clock) as bar:
-            yield bar
-        return
-    heartbeat = _Heartbeat(title, total, unit, stream, clock)
-    try:
-        yield heartbeat
-    except BaseException:
-        if heartbeat.done:
-            heartbeat.finish()
-        raise
-    heartbeat.finish()
+    out = sys.stderr if stream is None else stream
+
+    def print_line(line: str) -> None:
+        print(f"{title}: {line}", file=out, flush=True)
+
+    with _rich_bar(title, total, unit, out) if out.isatty() else nullcontext() as update_bar:
+        shown = Progress(total, unit, print_line, update_bar, clock)
+        failed = True
+        try:
+            yield shown
+            failed = False
+        finally:
+            if update_bar is None and (shown.done or not failed):
+                shown.finish()
 
 
 @contextmanager
-def _rich_bar(
-    title: str, total: float, unit: str, stream: TextIO, clock: Callable[[], float]
-) -> Iterator[Progress]:
+def _rich_bar(title: str, total: float, unit: str, stream: TextIO) -> Iterator[Callable[..., None]]:
     import rich.progress as bars
     from rich.console import Console
 
-    columns = (
+    columns: list[Any] = [
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
         bars.TextColumn("{task.fields[count]}"),
         bars.TimeElapsedColumn(),
         bars.TextColumn("{task.fields[left]}"),
         bars.TextColumn("{task.fields[shown]}"),
-    )
+    ]
     with bars.Progress(*columns, console=Console(file=stream)) as display:
         task = display.add_task(title, total=total, count=describe_count(0, total, unit), left="", shown="")
-        shown, pace = _Shown(), Pace()
-
-        class Bar:
-            done = 0.0
-            last_estimate = clock()
-            left = ""
-
-            def advance(
-                self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float
-            ) -> None:
-                now = clock()
-                self.done += count
-                if worked:
-                    pace.add(now, count)
-                shown.take(stage, metrics)
-                if now - self.last_estimate >= HEARTBEAT_S:
-                    self.last_estimate = now
-                    left_s = pace.estimate_s(now, max(total - self.done, 0))
-                    self.left = "" if left_s is None else f"about {format_duration(left_s)} left"
-                display.update(
-                    task,
-                    advance=count,
-                    count=describe_count(self.done, total, unit),
-                    left=self.left,
-                    shown=str(shown),
-                )
-
-        yield Bar()
+        yield lambda **changes: display.update(task, **changes)
 
 
 def describe_count(done: float, total: float, unit: str) -> str:

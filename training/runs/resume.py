@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prune, publish
 from training.runs.faults import enter_stage
-from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.run_folder import Run
 from training.runs.shard_files import Shard, load_like
-from training.runs.state_files import read_state, write_state
+from training.runs.state_files import capture_random_states, read_state, restore_random_states, write_state
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
 CHECKPOINTS_KEPT = 2  # a damaged one needs an older one

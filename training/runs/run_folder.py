@@ -7,55 +7,42 @@ stages/NAME.json   written when a stage is finished: {"stage", "time_s", "payloa
 checkpoints/       see training/runs/checkpoints.py
 """
 
-import fcntl
-import json
-import math
-import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roles.errors import UserError
 from simulator.export.atomic_files import encode_json, explain_os_errors, read_json, write_atomic
+from simulator.line_files import LineFile, read_lines
 from training.config.loading import load_config, read_config_file, render_config
 from training.config.run_config import RunConfig, digest_values
+from training.runs.checkpoints import lock_folder
 from training.runs.faults import Fault
 from training.runs.provenance import describe_provenance
 from training.runs.tracking import check_trackers, stop_tracking, track
 
 STARTED = frozenset({"config.yaml", "provenance.json"})  # what a run folder begins with
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+METRICS = "metrics.jsonl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRow:
-    """One line of metrics.jsonl.
+class MetricRow(BaseModel):
+    """One line of metrics.jsonl; JSON has no NaN, so values that are not finite are text there.
 
     Example: MetricRow(stage="sft/cto", step=20, time_s=1.7e9, metrics={"loss": 0.31})
     """
 
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
     stage: str
     step: int
     time_s: float  # Unix time of the log call
-    metrics: Mapping[str, float]  # may hold NaN and infinities: a diverged run shows them
-
-
-class _MetricLine(BaseModel):
-    """A metrics line as stored: JSON has no NaN, so non-finite values are the strings of _NON_FINITE."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-    stage: str
-    step: int
-    time_s: float
-    metrics: dict[str, float | str]
+    metrics: dict[str, Annotated[float, Field(strict=False)]]  # may hold NaN: a diverged run shows it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +132,19 @@ class Run:
         Raises:
             UserError: the disk is full; the file then holds what it held before.
         """
-        line = {"stage": stage, "step": step, "time_s": time.time(), "metrics": _storable(metrics)}
-        path = self.path / "metrics.jsonl"
-        with explain_os_errors("write metrics", path), _locked(path) as descriptor:
-            _append_line(descriptor, json.dumps(line, allow_nan=False))
+        row = MetricRow(
+            stage=stage,
+            step=step,
+            time_s=time.time(),
+            metrics={name: float(value) for name, value in metrics.items()},
+        )
+        path = self.path / METRICS
+        with (
+            explain_os_errors("write metrics", path),
+            lock_folder(self.path),
+            LineFile(path) as file,
+        ):
+            file.add(row.model_dump_json().encode())
         track(self.path, self.config, stage, step, metrics)
 
     def read_metrics(self, stage: str | None = None) -> list[MetricRow]:
@@ -157,21 +153,14 @@ class Run:
         Raises:
             UserError: a corrupt line before the last, naming file and line.
         """
-        path = self.path / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        path = self.path / METRICS
         rows = []
-        for number, line in enumerate(lines, start=1):
-            is_last = number == len(lines)
-            if is_last and not line:
-                continue
+        for number, line in enumerate(read_lines(path), start=1):
             try:
-                row = _parse_row(line)
-            except (ValidationError, KeyError) as error:
-                if is_last:
-                    continue
-                problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else f"value {error}"
+                row = MetricRow.model_validate_json(line)
+            except ValidationError as error:
                 raise UserError(
-                    f"{path}:{number}: corrupt metrics line ({problem}); delete that line"
+                    f"{path}:{number}: corrupt metrics line ({error.errors()[0]['msg']}); delete that line"
                 ) from None
             if stage is None or row.stage == stage:
                 rows.append(row)
@@ -182,17 +171,12 @@ class Run:
 
         Safe while other processes log to this run.
         """
-        path = self.path / "metrics.jsonl"
+        path = self.path / METRICS
         if not any(row.step > step for row in self.read_metrics(stage)):
             return
-        with explain_os_errors("write metrics", path), _locked(path):
-            rows = self.read_metrics()
-            kept = [row for row in rows if row.stage != stage or row.step <= step]
-            lines = [
-                {"stage": r.stage, "step": r.step, "time_s": r.time_s, "metrics": _storable(r.metrics)}
-                for r in kept
-            ]
-            write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
+        with explain_os_errors("write metrics", path), lock_folder(self.path):
+            kept = [row for row in self.read_metrics() if row.stage != stage or row.step <= step]
+            write_atomic(path, "".join(f"{row.model_dump_json()}\n" for row in kept))
 
     def mark_done(self, stage: str, payload: Mapping[str, Any] | None = None) -> None:
         """Record that a stage is finished, with what later stages want to know of it (JSON values)."""
@@ -247,74 +231,6 @@ def _list_made(path: Path) -> list[Path]:
         for file in path.rglob("*")
         if file.is_file() and file.name not in STARTED and not file.name.startswith(".tmp-")
     ]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The file's descriptor, held by this process alone, even if another one just replaced the file."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            is_current = False
-            with suppress(FileNotFoundError):
-                is_current = os.path.samestat(os.fstat(descriptor), path.stat())
-            if is_current:
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _append_line(descriptor: int, line: str) -> None:
-    end = _drop_partial_line(descriptor)
-    data = (line + "\n").encode()
-    try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-    except OSError:
-        with suppress(OSError):  # what did not fit; the first error is the one to report
-            os.ftruncate(descriptor, end)
-        raise
-
-
-def _drop_partial_line(descriptor: int) -> int:
-    """Cut off what a kill left of a last line, and return the size of what stays."""
-    size = os.fstat(descriptor).st_size
-    if not size or os.pread(descriptor, 1, size - 1) == b"\n":
-        return size
-    content = os.pread(descriptor, size, 0)
-    start = content.rfind(b"\n") + 1
-    if _is_row(content[start:]):
-        return size + os.write(descriptor, b"\n")
-    os.ftruncate(descriptor, start)
-    return start
-
-
-def _is_row(line: bytes) -> bool:
-    try:
-        _parse_row(line)
-    except (ValidationError, KeyError):
-        return False
-    return True
-
-
-def _parse_row(line: bytes) -> MetricRow:
-    stored = _MetricLine.model_validate_json(line)
-    values = {
-        name: _NON_FINITE[value] if isinstance(value, str) else float(value)
-        for name, value in stored.metrics.items()
-    }
-    return MetricRow(stage=stored.stage, step=stored.step, time_s=stored.time_s, metrics=values)
-
-
-def _storable(metrics: Mapping[str, float]) -> dict[str, float | str]:
-    def encode(value: float) -> float | str:
-        if math.isfinite(value):
-            return value
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-    return {name: encode(float(value)) for name, value in metrics.items()}
 
 
 def _first_difference(stored: BaseModel, wanted: BaseModel, prefix: str = "") -> str:

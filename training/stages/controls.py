@@ -20,7 +20,7 @@ from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
 from scenarios.team.single import SINGLE
 from simulator.engines.embedded.own_pass import count_positions
-from training.config.data_config import FIRST_GRPO_INDEX
+from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
@@ -83,7 +83,7 @@ def train_sft_instead(path: Path, owner: str) -> None:
     """Go on with SFT after GRPO, on the run's demonstrations."""
     run = Run.open(path)
     if not is_finished(run, "sft_instead", owner):
-        first_row = first_further_row(run.config, owner)
+        first_row = first_further_row(run, owner)
         steps = count_sft_steps(run.config, owner)
         train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row)
 
@@ -92,7 +92,7 @@ def train_sft_best_habit(path: Path, owner: str) -> None:
     """Go on with SFT after GRPO on meetings of experts who all hold the best habits."""
     run = Run.open(path)
     if not is_finished(run, "sft_best_habit", owner):
-        first_row = count_rows(run.config, run.config.sft.steps_of(owner))
+        first_row = count_rows(run.config, run.config.sft.max_steps)
         steps = count_sft_steps(run.config, owner)
         train_role_by_sft(run, "sft_best_habit", owner, steps, first_row=first_row, habits=BEST_HABITS)
 
@@ -145,7 +145,7 @@ def train_single_grpo(path: Path) -> None:
     model, tokenizer = load_trainable(run, SOURCE["single_grpo"], SINGLE)
     style, grpo = config.model.prompts, _single_grpo_config(config)
     guards = grpo.guards
-    first = config.data.first_marl_index
+    first = FIRST_MARL_INDEX
     train_on_scenarios(
         run,
         SINGLE,

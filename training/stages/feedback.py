@@ -119,7 +119,6 @@ def train_corrections(path: Path, role: str) -> None:
         sft__row_layout=layout,
         sft__validate_every=0,
         sft__patience=0,
-        sft__checkpoint_every=settings.checkpoint_every,
     )
     start, steps = (run, settings.source, role), count_steps(len(rows), settings.batch_size, settings.epochs)
     changed = replace(run, config=config)
@@ -209,7 +208,7 @@ def _publishing(
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Options of a trainer of TRL, and a payload to fill; at the end the weights are published with it."""
     before, name = copy_weights(model, role), f"{stage}/{role}"
-    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
+    checkpoints = StageCheckpoints(run, name, every_steps=run.config.checkpoint_every)
     payload: dict[str, Any] = {}
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:

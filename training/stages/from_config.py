@@ -10,6 +10,7 @@ from scenarios.team import PlanGame, TeamScenario
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.game import MakeGame
+from training.config.data_config import FIRST_MARL_INDEX
 from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import JOINT, Team, load_team, open_start
@@ -73,10 +74,17 @@ def past_own_scores(run: Run, role: str) -> list[float]:
     return past
 
 
-def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
+def first_joint_case(run: Run) -> int:
+    """Index of a run's first case of joint training: behind those that `marl.start_from` has learnt from."""
+    folders = dict.fromkeys(joint_start_folders(run).values())
+    ends = (Run.open(Path(one)).read_payload(JOINT).get("next_case", FIRST_MARL_INDEX) for one in folders)
+    return max(ends, default=FIRST_MARL_INDEX)
+
+
+def joint_cases(config: RunConfig, step: int, first_case: int = FIRST_MARL_INDEX) -> list[TeamScenario]:
     """The training cases of one joint step."""
     marl, data = config.marl, config.data
-    first = data.first_marl_index + step * marl.scenarios_per_step
+    first = first_case + step * marl.scenarios_per_step
     return [
         team_scenario("train", data.seed, first + i, data.difficulties)
         for i in range(marl.scenarios_per_step)

@@ -101,7 +101,7 @@ def train_on_scenarios(
     grpo = grpo or config.grpo
     chat = make_chat(tokenizer, config)
     before = copy_weights(model, role)
-    checkpoints = StageCheckpoints(run, name, every_steps=grpo.checkpoint_every)
+    checkpoints = StageCheckpoints(run, name, every_steps=config.checkpoint_every)
     models = dict.fromkeys(roles_of(role), model)
     policies = prepare_policies(
         run, models, grpo, ranks, lambda: dict.fromkeys(models, load_trainable(run, SOURCE[stage], role)[0])

@@ -10,18 +10,15 @@ from transformers import PreTrainedTokenizerBase
 
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
-from simulator.engines.embedded.hf_chat import HFChat
-from training.config.run_config import RunConfig
-from training.data.demonstrations import TokenRow, rows_of_run
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.weights import copy_weights, is_finished, save_team, weights_differ
 from training.rl.loop import RLLearner
 from training.rl.team.algorithm import TeamMonitor, make_team_learner
-from training.rl.team.guards import AnchorRows
 from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
 from training.stages.from_config import (
     choose_game,
+    first_joint_case,
     joint_cases,
     load_joint_start,
     make_chat,
@@ -60,25 +57,24 @@ def train_marl(
             marl,
             reward_weights=config.team_reward,
             make_game=choose_game(config),
-            anchor_rows=make_anchor_rows(config, chat),
             ranks=ranks,
             **policies,
             **where,
         )
         last = 0 if ends_here else min(marl.max_steps, max_steps or marl.max_steps)
-        checkpoints = StageCheckpoints(run, "marl", every_steps=marl.checkpoint_every)
+        checkpoints = StageCheckpoints(run, "marl", every_steps=config.checkpoint_every)
 
         def recall_own_scores() -> None:
             assert isinstance(learner.monitor, TeamMonitor)
             for role in TEAM_ROLES:
                 for score in past_own_scores(run, role):
-                    learner.monitor.anchor.drift.update({role: score})
+                    learner.monitor.drift.update({role: score})
 
         best = train_steps(
             run,
             "marl",
             learner,
-            partial(joint_cases, config),
+            partial(joint_cases, config, first_case=first_joint_case(run)),
             checkpoints,
             validation=validation_cases(config),
             last=last,
@@ -115,16 +111,11 @@ def _publish(
     signal = {
         role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
     }
-    payload = {"steps": learner.num_steps, "train_s": train_s, "weights_changed": changed, "signal": signal}
+    payload = {
+        "steps": learner.num_steps,
+        "next_case": first_joint_case(run) + learner.num_steps * run.config.marl.scenarios_per_step,
+        "train_s": train_s,
+        "weights_changed": changed,
+        "signal": signal,
+    }
     run.mark_done("marl", payload)
-
-
-def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
-    """Demonstrations that hold a role in joint training: others than SFT saw, new ones at every step."""
-    size = config.sft.batch_size
-
-    def rows(role: str, step: int) -> list[TokenRow]:
-        first = config.data.first_marl_index + step * size
-        return list(rows_of_run(config, role, chat, num_rows=size, first_row=first))
-
-    return rows

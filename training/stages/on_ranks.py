@@ -31,7 +31,7 @@ from training.learner.ranks import Ranks, end_process
 from training.models.adapters import list_owners
 from training.models.base_model import quiet_libraries
 from training.rl.hosts.pool import longest_play_s
-from training.roles.trainer_ranks import uses_deepspeed
+from training.roles.resumable_trainer import uses_deepspeed
 from training.runs.faults import parse_faults, plan_faults
 from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(config.threads_per_worker)
         ranks = join_trainer_ranks(config) if options.stage == "sft" else join_learner_ranks(config)
         units = {
-            "sft": lambda: config.sft.steps_of(options.role),
+            "sft": lambda: config.sft.max_steps,
             "grpo": lambda: 5 * config.grpo.max_steps,
             "marl": lambda: 10 * config.marl.max_steps,
         }[options.stage]()

@@ -42,7 +42,7 @@ def train_sft_own(path: Path, owner: str) -> None:
         write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in kept_rows))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     kept = [TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask)) for ids, mask in lines]
-    steps, first_row = count_control_steps(run.config, owner), first_further_row(run.config, owner)
+    steps, first_row = count_control_steps(run.config, owner), first_further_row(run, owner)
     train_role(run, STAGE, owner, steps, first_row=first_row, own_rows=kept)
 
 

@@ -128,7 +128,7 @@ def train_steps(
             _log(run, name, 0, best.validate(), ranks)
     ranks.wait()  # rank 0 may soon remove the checkpoint: with no step left, at once
     for step in range(learner.num_steps + 1, last + 1):
-        if best.should_stop or learner.monitor.should_stop:
+        if best.should_stop:
             break
         with explain_memory_errors(name), explain_lost_ranks(ranks):
             fault_point("step")

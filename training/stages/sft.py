@@ -49,15 +49,14 @@ def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     with ranks.main_process_first():
         if is_finished(run, "sft", role):
             return
-    sft = run.config.sft
-    train_role(run, "sft", role, sft.steps_of(role), first_row=sft.first_demonstration, ranks=ranks)
+    train_role(run, "sft", role, run.config.sft.max_steps, first_row=first_row_of(run, role), ranks=ranks)
 
 
 def train_sft_more(path: Path, role: str) -> None:
     """Train the control of GRPO: more SFT on the same demonstrations, as many transcripts as GRPO plays."""
     run = Run.open(path)
     if not is_finished(run, "sft_more", role):
-        first_row = first_further_row(run.config, role)
+        first_row = first_further_row(run, role)
         train_role(run, "sft_more", role, count_control_steps(run.config, role), first_row=first_row)
 
 
@@ -68,11 +67,19 @@ def count_control_steps(config: RunConfig, role: str) -> int:
     return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
 
 
-def first_further_row(config: RunConfig, role: str) -> int:
-    """First row of SFT after SFT: of the same demonstrations, or of new ones where they are unlimited."""
-    if config.data.num_demonstrations:
+def first_row_of(run: Run, role: str) -> int:
+    """First row of a role's demonstrations: behind those of the run that `sft.start_from` goes on from."""
+    if run.config.sft.start_from is None:
         return 0
-    return config.sft.first_demonstration + count_rows(config, config.sft.steps_of(role))
+    before = run_of_start(run, "sft", role)
+    return first_row_of(before, role) + count_rows(before.config, before.config.sft.max_steps)
+
+
+def first_further_row(run: Run, role: str) -> int:
+    """First row of SFT after SFT: of the same demonstrations, or of new ones where they are unlimited."""
+    if run.config.data.num_demonstrations:
+        return 0
+    return first_row_of(run, role) + count_rows(run.config, run.config.sft.max_steps)
 
 
 def start_of(config: RunConfig, stage: str, role: str) -> tuple[str, str]:
@@ -217,7 +224,7 @@ def train_on_rows(
     """
     config, name = run.config, f"{stage}/{role}"
     before = copy_weights(model, role)
-    checkpoints = StageCheckpoints(run, name, every_steps=config.sft.checkpoint_every)
+    checkpoints = StageCheckpoints(run, name, every_steps=config.checkpoint_every)
 
     reported = 0
 

@@ -32,11 +32,8 @@ from training.stages.evaluation import outcomes_folder
 from training.stages.order import EVALUATED_AFTER, ROLE_CONTROLS
 
 
-def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> str:
-    """Equal exactly for configs whose weights after `stage` are equal.
-
-    `owner`: whose weights; None: everybody's.
-    """
+def prefix_digest(config: RunConfig, stage: str) -> str:
+    """Equal exactly for configs whose weights after `stage` are equal."""
     sections = ["seed", "model", "data"]
     if stage != BASE:
         sections.append("sft")
@@ -45,14 +42,8 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
     if stage == JOINT:
         sections += ["marl", "team_reward"]
     dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
-    if stage != JOINT:
-        del dumped["data"]["first_marl_index"]
     if stage not in ROLE_CONTROLS:
         dumped.get("sft", {}).pop("control_fraction", None)
-    owners = set(list_owners(config.model)) if owner is None or stage == JOINT else {owner}
-    starters = owners | ({config.sft.transfer_from} if config.sft.transfer_from else set())
-    if "sft" in dumped:
-        dumped["sft"] |= {"max_steps": 0, "role_steps": {one: config.sft.steps_of(one) for one in starters}}
     return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
 
 
@@ -72,7 +63,7 @@ def take_over(donor: Run, run: Run) -> list[str]:
     taken = []
     for stage, owner in _list_stages(run.config):
         marker = stage_marker(run, stage, owner)
-        alike = prefix_digest(donor.config, stage, owner) == prefix_digest(run.config, stage, owner)
+        alike = prefix_digest(donor.config, stage) == prefix_digest(run.config, stage)
         if not alike or not donor.is_done(marker) or is_finished(run, stage, owner):
             continue
         if stage != JOINT or num_joint_steps(donor) == run.config.marl.max_steps:  # not ended early

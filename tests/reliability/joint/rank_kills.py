@@ -34,7 +34,7 @@ SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "data.difficulties=[1]", f"marl.max_steps={STEPS}",
     "marl.scenarios_per_step=3", "marl.report_sets=2", "marl.decisions_per_set=2", "marl.learning_rate=0.001",
-    "marl.memory.sharding=fsdp2", "marl.max_completion_tokens=40", "marl.checkpoint_every=1",
+    "marl.memory.sharding=fsdp2", "marl.max_completion_tokens=40", "checkpoint_every=1",
     "marl.guards.validation_scenarios=2",
 )  # fmt: skip
 LIMIT_S = 300.0  # for two ranks to start, train and end

@@ -15,7 +15,7 @@ from training.rl import loop
 from training.rl.hosts.host import RolloutHost
 from training.runs.run_folder import Run
 from training.stages import on_ranks, rollout_hosts
-from training.stages.from_config import joint_cases, make_chat, validation_cases
+from training.stages.from_config import first_joint_case, joint_cases, make_chat, validation_cases
 from training.stages.marl import train_marl
 
 _open_host = rollout_hosts.open_host  # tests put `open_scripted_host` in its place
@@ -24,7 +24,8 @@ _open_host = rollout_hosts.open_host  # tests put `open_scripted_host` in its pl
 def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
     """Make half experts on every case of the run's joint stage, in place of an engine."""
     run = Run.open(path)
-    cases = [case for step in range(run.config.marl.max_steps) for case in joint_cases(run.config, step)]
+    first, steps = first_joint_case(run), range(run.config.marl.max_steps)
+    cases = [case for step in steps for case in joint_cases(run.config, step, first)]
     speakers = half_expert_team([*cases, *validation_cases(run.config)])
     _, tokenizer = load_weights(run, "grpo", next(iter(ROLES)))
     chat = make_chat(tokenizer, run.config)

@@ -20,7 +20,6 @@ from training.learner.rows import TrainingRow
 from training.rl.loop import RLLearner
 from training.rl.records import ScoredGroup, ScoredReportSet
 from training.rl.team.algorithm import make_team_learner
-from training.rl.team.guards import Anchor, DriftWatch
 
 CONFIG = MarlConfig().changed(
     scenarios_per_step=3,
@@ -65,12 +64,6 @@ def make_learner(
 ) -> RLLearner:
     models = {role: small_model(place, scale) for place, role in enumerate(ROLES)}
     return make_team_learner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=seed, **options)
-
-
-def drift_of(learner: RLLearner) -> DriftWatch:
-    """The watch over own scores."""
-    assert isinstance(learner.updater.anchor, Anchor)
-    return learner.updater.anchor.drift
 
 
 def make_rows(learner: RLLearner, groups: Sequence[ScoredGroup]) -> Mapping[str, Sequence[TrainingRow]]:

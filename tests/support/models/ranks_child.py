@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from joint_learning import FaultyEngine, drift_of
+from joint_learning import FaultyEngine
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model, speak_by_adapters, tiny_chat
 
@@ -19,7 +19,6 @@ from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
-from training.data.demonstrations import TokenRow
 from training.learner.fsdp import join_ranks, leave_ranks, shard_model, whole
 from training.learner.ranks import Ranks
 from training.models.adapters import keep_start
@@ -59,7 +58,6 @@ def make_learner(
         reward_weights=TeamRewardWeights(),
         seed=0,
         references=references,
-        anchor_rows=anchor_rows if options.get("guards__anchor") else None,
         ranks=ranks,
         actors=actors,
     )
@@ -76,11 +74,6 @@ def adapted_model() -> Any:
     return model
 
 
-def anchor_rows(role: str, step: int) -> list[TokenRow]:
-    """Demonstrations as long as they are: the same ones on every rank."""
-    return [TokenRow(token_ids=tuple(range(20, 40 + step)), loss_mask=(0,) * 10 + (1,) * (10 + step))]
-
-
 def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     """Steps from `first` to `last`, from the named state where there is one; state and weights are left.
 
@@ -88,7 +81,6 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     """
     kind = {name: job[name] for name in ("sharded", "adapters", "offloaded") if name in job}
     learner = make_learner(ranks, options=job.get("options", {}), **kind)
-    drift_of(learner).fallen = set(job.get("fallen", ()))
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
     for step in range(job["first"], job["last"]):

@@ -36,7 +36,7 @@ from training.learner.token_logprobs import token_logprobs
 from training.models import weights
 from training.models.weights import load_weights
 from training.rl.solo import score as solo_score
-from training.rl.team import score
+from training.rl.team import algorithm
 from training.runs.run_folder import Run
 
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "model_families.json"
@@ -171,7 +171,7 @@ def _train(run: Run) -> list[float]:
     with (
         patch.object(weights, "save_weights", keep),
         patch.object(solo_score, "episode_reward", pay_episode),
-        patch.dict(score.REWARDS, {"team": pay_team}),
+        patch.object(algorithm, "reward_team", pay_team),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):

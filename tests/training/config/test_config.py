@@ -11,7 +11,7 @@ from roles.errors import UserError
 from scenarios.written.strict_yaml import parse_yaml
 from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config, render_config, validate_config
-from training.config.run_config import RunConfig, compute_digest
+from training.config.run_config import RunConfig, compute_digest, digest_values
 
 # Not configs of runs: plans of ablations, and files of trl and accelerate. Their own tests read them.
 OTHER_KINDS = {"ablations", "trl", "accelerate"}
@@ -39,6 +39,22 @@ def test_printed_config_loads_back_equal() -> None:
     assert validate_config(parse_yaml(render_config(config), "printed"), "printed") == config
 
 
+def test_what_both_stages_of_rl_share_is_set_and_printed_once() -> None:
+    config = load_config(
+        None, ["rl.temperature=0.7", "rl.loss.clip_low=0.1", "grpo.loss.clip_low=0.3", "marl.loss.kind=grpo"]
+    )
+    assert (config.grpo.temperature, config.marl.temperature) == (0.7, 0.7)
+    assert (config.grpo.loss.clip_low, config.marl.loss.clip_low) == (0.3, 0.1)
+    assert (config.grpo.loss.kind, config.marl.loss.kind) == ("dapo", "grpo")
+    text = render_config(config)
+    printed = parse_yaml(text, "printed")
+    assert printed["rl"]["temperature"] == 0.7
+    assert "temperature" not in {*printed["grpo"], *printed["marl"]}
+    assert printed["grpo"]["loss"] == {"kind": "dapo", "clip_low": 0.3}
+    assert validate_config(printed, "printed") == config
+    assert digest_values(printed) == compute_digest(config)
+
+
 def test_printed_config_explains_every_field() -> None:
     lines = [line for line in render_config(RunConfig()).splitlines() if line]
     assert [line for line in lines if "  # " not in line or line.rstrip().endswith(("#", "None"))] == []
@@ -61,6 +77,10 @@ def test_overrides_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) 
         ("grpo.guards.patience=2", ["grpo.guards", "set validate_every"]),
         ("marl.loss.clip_low=2", ["marl.loss.clip_low = 2", "--set marl.loss.clip_low=0.2"]),
         ("marl.loss=dapo", ['marl.loss = "dapo"', "section"]),
+        ("rl.temprature=1", ["temprature", "did you mean 'temperature'"]),
+        ("rl.group_size=4", ["config key of rl", "group_size"]),
+        ("rl=3", ["rl = 3", "section"]),
+        ("rl.loss.clip_low=2", ["grpo.loss.clip_low = 2"]),
         ("grop.max_steps=4", ["'grop'", "did you mean 'grpo'"]),
         (
             "grpo.group_size=1",
@@ -159,7 +179,7 @@ def test_every_model_is_strict_frozen_and_described(model: type[BaseModel]) -> N
     assert all(field.description for field in plain)
 
 
-STREAMS = ("seed", "data.seed", "data.first_marl_index")
+STREAMS = ("seed", "data.seed")
 
 
 def list_counts(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

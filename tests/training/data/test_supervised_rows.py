@@ -292,23 +292,3 @@ def test_rows_know_whether_they_show_the_seat(at_table: bool) -> None:
         "cto", chat, num_rows=2, first_row=0, seat_share=float(at_table), seed=0, difficulties=DIFFICULTIES
     )
     assert [row.at_table for row in rows] == [at_table] * 2
-
-
-@pytest.mark.parametrize("role", ["cto", "coo", "risk", "cost"])
-def test_as_many_seats_are_asked_as_are_wanted(role: str) -> None:
-    """In demonstrations of seats alone, of which few are asked where that is left to the cases."""
-
-    def count_asked(asked_share: float) -> int:
-        rows = supervised_rows(
-            role, chat, num_rows=24, first_row=7, seat_share=1.0, seed=0, difficulties=(1,), style="full",
-            questions=1, asked_share=asked_share,
-        )  # fmt: skip
-        texts = [chat.decode(row.token_ids) for row in rows]
-        assert len(set(texts)) == 24
-        return sum("ReconcileGPT asks you for another offer" in text for text in texts)
-
-    chat = PlainChat()
-    left, half, all_asked = count_asked(0.0), count_asked(0.5), count_asked(1.0)
-    assert left < half < all_asked
-    assert half >= 12
-    assert all_asked >= 20

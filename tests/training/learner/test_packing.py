@@ -248,12 +248,12 @@ def test_truncated_importance_weights_the_gradient_and_mismatch_is_measured() ->
     model = MODELS["qwen3"]()
     rows = make_rows(model, [2], shift=0.0)
     _, on_policy = learn(model, rows, loss__importance="token")
-    shifted = make_rows(model, [2], shift=-0.4)  # sampled exp(0.4) times less likely than the learner says
-    stats, weighted = learn(model, shifted, loss__importance="token", loss__importance_cap=1.2)
-    assert gap(weighted, {name: 1.2 * gradient for name, gradient in on_policy.items()}) < 1e-4
-    assert stats.mismatch.mean == pytest.approx(0.4, abs=1e-4)
-    assert stats.mismatch.largest == pytest.approx(0.4, abs=1e-4)
-    assert stats.mismatch.kl == pytest.approx(float(torch.tensor(0.4).exp()) - 1.4, abs=1e-4)
+    shifted = make_rows(model, [2], shift=-0.8)  # sampled exp(0.8) times less likely than the learner says
+    stats, weighted = learn(model, shifted, loss__importance="token")
+    assert gap(weighted, {name: 2.0 * gradient for name, gradient in on_policy.items()}) < 1e-4
+    assert stats.mismatch.mean == pytest.approx(0.8, abs=1e-4)
+    assert stats.mismatch.largest == pytest.approx(0.8, abs=1e-4)
+    assert stats.mismatch.kl == pytest.approx(float(torch.tensor(0.8).exp()) - 1.8, abs=1e-4)
     assert stats.mismatch.effective_share == pytest.approx(1.0, abs=1e-4)
     exact = learn(model, rows)[0].mismatch
     assert exact.mean == pytest.approx(0.0, abs=1e-5)

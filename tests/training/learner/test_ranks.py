@@ -9,22 +9,13 @@ import torch
 from rank_launch import CHILDREN, launch_ranks
 
 from roles.errors import UserError
-from roles.registry import ROLES
 from training.learner.fsdp import join_ranks
 from training.learner.ranks import ONE_RANK, Ranks
 
 PACKED = {"memory__row_layout": "shared_prompt", "memory__logit_rows": 16, "memory__micro_batch_tokens": 200}
 HEADS = {"credit__estimator": "gae", "credit__critic_learning_rate": 0.01, "credit__critic_epochs": 2}
 CROSSED = {"credit__scheme": "cross_valued"}
-HELD = {"guards__anchor": "sft", "guards__anchor_coefficient": 0.5, "guards__drift_alarm": 0.0}
 LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
-FALLEN = list(ROLES)
-PULL = {"guards__anchor": "kl", "guards__anchor_coefficient": 0.5, "guards__drift_alarm": 0.0}
-PULLED: dict[str, Any] = {
-    "adapters": True,
-    "fallen": ["coo"],
-    "options": PACKED | PULL | {"updates_per_batch": 2},
-}
 OFFLOADED = {"sharded": True, "offloaded": True}
 ON_TWO = [
     {"name": "two", "first": 0, "last": 4, "keep": [2], "validates": True},
@@ -35,8 +26,6 @@ ON_TWO = [
     {"name": "sharded-on", "first": 1, "last": 2, "sharded": True, "load": "sharded-1", "options": PACKED},
     {"name": "offloaded", "first": 0, "last": 2, **OFFLOADED, "options": PACKED},
     {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, **LORA},
-    {"name": "held-two", "first": 0, "last": 2, "fallen": FALLEN, "options": HELD},
-    {"name": "pulled-sharded", "first": 0, "last": 2, "sharded": True, **PULLED},
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
@@ -44,8 +33,6 @@ ON_ONE = [
     {"name": "one-3", "first": 2, "last": 3, "load": "two-2"},
     {"name": "whole", "first": 0, "last": 3, "keep": [2], "options": PACKED},
     {"name": "lora", "first": 0, "last": 2, "keep": [0], **LORA},
-    {"name": "held-one", "first": 0, "last": 2, "fallen": FALLEN, "options": HELD},
-    {"name": "pulled-one", "first": 0, "last": 2, **PULLED},
     {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
     {"name": "heads-one", "first": 0, "last": 4, "keep": [0], "options": HEADS},
     {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
@@ -118,20 +105,6 @@ def test_offloaded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
 def test_a_sharded_base_serves_the_adapters_of_all_roles(weights: Weights) -> None:
     """A base in bfloat16 under adapters in float32, with KL to what these were, as one process has it."""
     assert gap(weights["lora-sharded"], weights["lora"]) < 0.1 * gap(weights["lora"], weights["lora-0"])
-
-
-@pytest.mark.process
-def test_an_anchor_pulls_as_hard_on_two_ranks_as_on_one(weights: Weights) -> None:
-    assert gap(weights["held-two"], weights["held-one"]) < 1e-9
-    assert gap(weights["held-one"], weights["one-2"]) > 1e-4
-
-
-@pytest.mark.process
-def test_one_fallen_role_is_pulled_back_by_sharded_ranks_whose_batches_differ(weights: Weights) -> None:
-    """Its rows stand in some batches alone; a reference pass on one rank would wait for the others."""
-    assert gap(weights["pulled-sharded"], weights["pulled-one"]) < 0.1 * gap(
-        weights["pulled-one"], weights["lora-0"]
-    )
 
 
 @pytest.mark.process

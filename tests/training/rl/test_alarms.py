@@ -23,9 +23,7 @@ from training.rl.solo.play import SoloPlayer
 
 ROLE = "cost"
 NUM_BATCHES, PROMPTS, GROUP = 4 * WINDOW, 8, 2
-CONFIG = GrpoConfig().changed(
-    group_size=GROUP, guards__alarm_every=1, guards__alarm_rollouts=16, max_completion_tokens=640
-)
+CONFIG = GrpoConfig().changed(group_size=GROUP, guards__alarm_every=1, max_completion_tokens=640)
 SCENARIOS = [
     role_scenario(ROLE, "train", 0, index, DIFFICULTIES, "full") for index in range(NUM_BATCHES * PROMPTS)
 ]

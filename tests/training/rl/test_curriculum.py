@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +146,12 @@ def train(
 def test_training_goes_to_harder_scenarios_when_it_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skill: float, reached: int
 ) -> None:
-    monkeypatch.setattr("training.rl.solo.algorithm.PROMOTE_WINDOW", 4)
-    monkeypatch.setattr("training.rl.solo.algorithm.REPLAY_SHARE", 0.0)
+    shorter = partial(Curriculum, window=4, replay=0.0, promote_at=0.9)
+    monkeypatch.setattr("training.rl.solo.algorithm.Curriculum", shorter)
     _, _, log, played = train(
         tmp_path,
         skill=skill,
         curriculum=True,
-        promote_at=0.9,
     )
     levels = [row["curriculum/difficulty"] for _, row in log]  # two groups a step, four to pass
     assert levels == [1, 1, reached]

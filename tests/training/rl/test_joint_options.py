@@ -32,7 +32,6 @@ from training.rl.credit.estimators import ESTIMATORS
 from training.rl.credit.schemes import SCHEMES
 from training.rl.loop import RLLearner
 from training.rl.team.algorithm import make_team_learner
-from training.rl.team.score import share_of_agreement
 
 
 def all_weights(learner: RLLearner) -> dict[str, dict[str, torch.Tensor]]:
@@ -192,14 +191,6 @@ def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines,
     other = make_team_learner(adapted_team(), config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0)
     other.load_state(state)
     assert other.step(draw(2)) == learner.step(draw(2))
-
-
-def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> None:
-    learner = make_learner(change(reward="agreement_only"))
-    for scenario, one in sets_of(play(learner, draw(2))):
-        for scored in one.scored:
-            assert scored.verdict.reward == share_of_agreement(scenario, scored.episode)
-            assert 0 <= scored.verdict.value <= 1  # still measured, only not rewarded
 
 
 @pytest.mark.parametrize(

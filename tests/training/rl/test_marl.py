@@ -316,7 +316,7 @@ def test_offers_are_valued_by_the_verifier_and_nothing_is_generated(scripted: En
 
 def test_kl_is_logged_where_it_was_measured_only(scripted: Engines) -> None:
     references = {role: small_model(place).eval() for place, role in enumerate(ROLES)}
-    measured = make_learner(CONFIG.changed(loss__measure_kl=True), references=references)
+    measured = make_learner(CONFIG.changed(loss__kl_coefficient=0.01), references=references)
     assert {f"kl/{role}" for role in ROLES} <= measured.step(draw(3)).keys()
     assert not [name for name in make_learner().step(draw(3)) if name.startswith("kl/")]
 

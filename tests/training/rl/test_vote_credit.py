@@ -16,7 +16,6 @@ from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, list_right_votes, score_episode
 from training.rl.credit.votes import vote_scores
 from training.rl.records import ScoredEpisode, ScoredGroup, ScoredReportSet
-from training.rl.team.score import share_of_agreement
 
 WEIGHTS = TeamRewardWeights(consensus=0.25, unresolved=0.2, escalation=0.1)
 OTHER = {"accept": "object", "object": "accept"}
@@ -101,15 +100,3 @@ def test_report_tokens_have_the_reports_credit_and_vote_tokens_the_votes(
                 assert all(a == own[0] or a == own[-1] for a in own)
                 differing += abs(own[0] - own[-1]) > 1e-3
     assert differing > 4
-
-
-def test_under_agreement_only_decisions_earn_agreement_and_votes_nothing(scripted: Engines) -> None:
-    learner = make_learner(change(credit__scheme="cross_valued", reward="agreement_only"))
-    groups = play(learner, draw(4))
-    for role in SEATS:
-        for row in rows_of(learner, role, groups):
-            assert row.own_advantages()[-1] == 0.0
-    for group in groups:
-        for one in group.report_sets:
-            agreed = [share_of_agreement(group.scenario, scored.episode) for scored in one.scored]
-            assert list(one.rewards) == agreed

@@ -117,10 +117,9 @@ def test_every_cut_of_the_last_line_loses_only_that_line(run: Run) -> None:
     last = whole.rfind(b"\n", 0, len(whole) - 1) + 1
     for cut in range(last, len(whole)):
         file.write_bytes(whole[:cut])
-        kept = [1, 2] if cut < len(whole) - 1 else [1, 2, 3]  # only the newline is missing
-        assert [row.step for row in run.read_metrics()] == kept
+        assert [row.step for row in run.read_metrics()] == [1, 2]
         run.log("sft", 4, {"loss": 1.0})
-        assert [row.step for row in run.read_metrics()] == [*kept, 4]
+        assert [row.step for row in run.read_metrics()] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,6 @@ def test_every_cut_of_the_last_line_loses_only_that_line(run: Run) -> None:
         '{"stage": "sft", "step": 2, "time_s": 1.0, "metr',
         '{"stage": "sft", "step": "2", "time_s": 1.0, "metrics": {}}',
         '{"stage": "sft", "step": 2, "time_s": 1.0, "metrics": {"loss": "low"}}',
-        '{"stage": "sft", "step": 2, "time_s": 1.0, "metrics": {"loss": NaN}}',
     ],
 )
 def test_corrupt_middle_lines_are_refused_with_file_and_line(run: Run, line: str) -> None:

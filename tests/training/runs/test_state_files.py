@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from training.runs.checkpoints import DamagedCheckpointError
-from training.runs.random_states import capture_random_states, restore_random_states
-from training.runs.state_files import read_state, write_state
+from training.runs.state_files import capture_random_states, read_state, restore_random_states, write_state
 
 
 def round_trip(folder: Path, value: Any) -> Any:

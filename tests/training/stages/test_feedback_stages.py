@@ -57,7 +57,7 @@ def begin(source: Run, folder: Path, stage: str, labels: Path) -> Run:
     """A copy of the run in which the stage can start."""
     shutil.copytree(source.path, folder)
     run = Run.open(folder)
-    settings = ["source=sft", "checkpoint_every=1", *SETTINGS[stage]]
+    settings = ["source=sft", *SETTINGS[stage]]
     if stage == "ppo":
         prepare_stage(run, "reward", ROLE, labels, ["source=sft", "epochs=1"], resume=False)
         train_reward(folder, ROLE)
@@ -100,7 +100,7 @@ def test_labels_and_settings_of_a_stage_are_kept_and_no_others_are_mixed_in(
     run = begin(source, tmp_path / "run", "dpo", labels)
     kept = (run.path / "feedback" / "dpo" / ROLE / "labels.jsonl").read_bytes()
     assert kept == labels.read_bytes()
-    settings = ["source=sft", "checkpoint_every=1", *SETTINGS["dpo"]]
+    settings = ["source=sft", *SETTINGS["dpo"]]
     prepare_stage(run, "dpo", ROLE, labels, settings, resume=False)  # the same again
     prepare_stage(run, "dpo", ROLE, None, [], resume=True)
     with pytest.raises(UserError, match=r"settings of dpo of cto .* are others"):

@@ -1,6 +1,7 @@
 """Joint training in several sittings: ended at its newest checkpoint, gone on with in another run."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from roles.team import SPECIALISTS
 from training.models.weights import find_weights, load_weights
 from training.rl import loop
 from training.rl.loop import RLLearner
+from training.rl.team.guards import DriftWatch
 from training.runs.run_folder import Run
-from training.stages.from_config import joint_cases, past_own_scores
+from training.stages.from_config import first_joint_case, joint_cases, past_own_scores
 from training.stages.marl import train_marl
 from training.stages.rollout_hosts import open_host
 from training.stages.take_over import take_over
@@ -93,12 +95,15 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One Adam step moves a weight by its rate, so the second run began where the first one ended."""
-    more = (f"marl.start_from={first.path}", "data.first_marl_index=2000006", "marl.max_steps=1")
+    more = (f"marl.start_from={first.path}", "marl.max_steps=1")
     second = make_run(tmp_path / "second", "marl.guards.validate_every=0", *more)
-    assert joint_cases(second.config, 0) == joint_cases(first.config, 2)
+    begin = first_joint_case(second)
+    assert joint_cases(second.config, 0, begin) == joint_cases(first.config, 2)
     assert_a_host_holds(second, dict.fromkeys(ROLES, (first, "marl")))
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(second.path))
     train_marl(second.path)
+    third = make_run(tmp_path / "third", f"marl.start_from={second.path}")
+    assert first_joint_case(third) == begin + second.config.marl.scenarios_per_step
     pairs = [
         (weights_of(load_weights(first, "marl", role)[0]), weights_of(load_weights(second, "marl", role)[0]))
         for role in ROLES
@@ -116,7 +121,7 @@ def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(first: Run, 
 
 
 def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_from(
-    first: Run, tmp_path: Path
+    first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a role could fall for ever, in runs that are each too short for the alarm."""
     logged = {
@@ -130,7 +135,9 @@ def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_fr
     assert past_own_scores(run, "cto") == [*logged["cto"], 1.5, 1.25]
     assert past_own_scores(run, "coo") == [*logged["coo"], 1.5]
     assert past_own_scores(run, "reconcile") == past_own_scores(first, "cto") == []
-    third = make_run(tmp_path / "third", f"marl.start_from={first.path}", "marl.guards.drift_window=2")
+    monkeypatch.setattr("training.rl.team.algorithm.DriftWatch", partial(DriftWatch, window=2))
+    third = make_run(tmp_path / "third", f"marl.start_from={first.path}")
+    monkeypatch.setattr(loop, "TransformersEngine", engine_maker(third.path))
     train_marl(third.path, max_steps=1)
     step = third.read_metrics("marl")[0].metrics
     assert step["drift/cto"] == pytest.approx((1.5 + step["own_score/cto"] - sum(logged["cto"])) / 2)

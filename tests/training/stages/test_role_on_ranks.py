@@ -32,7 +32,7 @@ FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}  # what accelerate m
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
-    "sft.optimizer=adamw", "sft.checkpoint_every=2", "sft.validate_every=2",
+    "sft.optimizer=adamw", "checkpoint_every=2", "sft.validate_every=2",
 )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ GRPO = (
     "grpo.max_steps=3", "grpo.prompts_per_step=2", "grpo.group_size=4", "grpo.max_turns=1",
     "grpo.max_completion_tokens=6", "grpo.learning_rate=0.01", "grpo.adam_epsilon=1e-3",
     "grpo.memory.micro_batch_tokens=256", "grpo.loss.kl_coefficient=0.1", "grpo.curriculum=true",
-    "grpo.checkpoint_every=1", "sft.max_steps=0",
+    "checkpoint_every=1", "sft.max_steps=0",
 )  # fmt: skip
 
 

@@ -12,12 +12,11 @@ from roles.errors import UserError
 from training.config.loading import load_config
 from training.data.demonstrations import rows_of_run
 from training.models.weights import load_weights
-from training.planning.workload import list_phases
 from training.runs.run_folder import Run
 from training.stages.sft import train_sft
 
 RATE = 1e-3
-TRANSFER = ("sft.transfer_from=cost", "sft.max_steps=1", "sft.role_steps={cost: 6}", "sft.batch_size=2")
+TRANSFER = ("sft.transfer_from=cost", "sft.max_steps=3", "sft.batch_size=2")
 ADAMW = ("sft.optimizer=adamw", f"sft.learning_rate={RATE}")
 
 
@@ -33,16 +32,14 @@ def test_a_role_starts_from_the_weights_of_the_first_which_is_trained_before_it(
     assert run.is_done("sft/cost")
     assert run.is_done("sft/cto")
     assert not run.is_done("sft/risk")
-    assert (run.read_payload("sft/cost")["steps"], run.read_payload("sft/cto")["steps"]) == (6, 1)
-    assert farthest(run, ("sft", "cost"), ("base", "cost")) > 2 * RATE
-    assert 0 < farthest(run, ("sft", "cto"), ("sft", "cost")) < 1.01 * RATE  # Adam's first step
+    assert farthest(run, ("sft", "cost"), ("base", "cost")) > 0
+    assert 0 < farthest(run, ("sft", "cto"), ("sft", "cost")) < farthest(run, ("sft", "cto"), ("base", "cto"))
 
 
 def test_tasks_of_the_others_wait_for_the_first(tmp_path: Path) -> None:
     run = Run.open(make_untrained_run(tmp_path / "run", *TRANSFER))
     tasks = role_tasks(run)
     assert tasks["sft/cost"].after == ("base",)
-    assert tasks["sft/cost"].units == 6
     assert all(tasks[f"sft/{role}"].after == ("sft/cost",) for role in ("cto", "coo", "risk", "reconcile"))
     assert order_owners(run)[:2] == ["cost", "reconcile"]
 
@@ -61,20 +58,6 @@ def test_its_progress_counts_every_step_once(
     assert rest == steps - sum(counted)
 
 
-def test_what_it_computes_is_planned_by_the_steps_of_each_role() -> None:
-    same = ("sft.max_steps=100", "data.seat_share=0.0")
-    alone, longer, shorter = (
-        list_phases(load_config(None, (*same, *more)))[0].trained
-        for more in (
-            (),
-            ("sft.role_steps={cto: 100}",),
-            ("sft.role_steps={coo: 50, risk: 50, cost: 50, reconcile: 50}",),
-        )
-    )
-    assert alone == longer
-    assert 0.5 * alone < shorter < 0.75 * alone
-
-
 def test_a_role_goes_on_from_another_runs_weights_with_further_demonstrations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +72,7 @@ def test_a_role_goes_on_from_another_runs_weights_with_further_demonstrations(
         return rows_of_run(*given, num_rows=num_rows, first_row=first_row, **options)
 
     monkeypatch.setattr("training.stages.sft.rows_of_run", note)
-    more = (f"sft.start_from={first.path}", "sft.first_demonstration=6", "sft.max_steps=1")
+    more = (f"sft.start_from={first.path}", "sft.max_steps=1")
     second = Run.open(make_untrained_run(tmp_path / "second", *more, "sft.batch_size=2", *ADAMW))
     train_sft(second.path, "cost")
     assert (6, 2) in drawn
@@ -147,11 +130,9 @@ def test_training_goes_on_in_the_precision_of_the_new_run(
     [
         (["sft.transfer_from=cto", "sft.start_from=runs/a"], "leave one out"),
         (["sft.transfer_from=ctoo"], "did you mean 'cto'"),
-        (["sft.role_steps={ctoo: 5}"], "sft.role_steps.*did you mean 'cto'"),
-        (["sft.role_steps={cto: -1}"], "role_steps"),
         (["sft.start_from={ctoo: runs/a}"], "sft.start_from.*did you mean 'cto'"),
         (["sft.transfer_from=cto", "model.adapter=lora", "model.adapter_sharing=shared"], "leave them out"),
-        (["sft.role_steps={cto: 900000}"], "sft.role_steps.cto = 900000"),
+        (["sft.max_steps=900000"], "sft.max_steps = 900000"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: list[str], message: str) -> None:

@@ -15,7 +15,7 @@ from training.runs.run_folder import Run
 from training.stages.take_over import take_over
 
 SFT = ("sft.transfer_from=cost", "sft.max_steps=2", "sft.batch_size=2", "sft.optimizer=adamw")
-TRAINED = (*SFT, "sft.role_steps={cost: 4}", "model.adapter=lora", "model.lora_rank=4", "model.lora_alpha=32")
+TRAINED = (*SFT, "model.adapter=lora", "model.lora_rank=4", "model.lora_alpha=32")
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +52,8 @@ def test_stages_of_equal_settings_come_with_weights_and_metrics(donor: Run, tmp_
 @pytest.mark.parametrize(
     ("settings", "taken"),
     [
-        (["sft.max_steps=3"], ["base", "sft/cost"]),  # decides the others alone
-        (["sft.role_steps={cost: 4, cto: 3}"], ["base", "sft/cost"]),
-        (["sft.role_steps={cost: 4, risk: 3}"], ["base", "sft/cto", "sft/cost"]),
+        (["sft.max_steps=3"], ["base"]),
         (["sft.learning_rate=1e-3"], ["base"]),
-        (["data.first_marl_index=2000080"], ["base", "sft/cto", "sft/cost"]),
         (["sft.control_fraction=2.0", "sft.micro_batch_size=1"], ["base", "sft/cto", "sft/cost"]),
     ],
 )

@@ -20,13 +20,14 @@ from training.rl.credit.estimators import ESTIMATORS, Advantages, Estimator, com
 from training.rl.loop import Algorithm, RLLearner
 from training.rl.records import ScoredSoloGroup, Total
 from training.rl.solo.alarms import Alarms
-from training.rl.solo.curriculum import PROMOTE_WINDOW, REPLAY_SHARE, Curriculum
+from training.rl.solo.curriculum import Curriculum
 from training.rl.solo.metrics import audit_episodes, group_outcomes, measure_rollouts, spread
 from training.rl.solo.play import SoloPlayer
 from training.rl.solo.score import Judge, SoloScorer
 from training.rl.update import PolicyUpdater
 from training.roles.completion_logprobs import ReferencePolicy
 
+ALARM_ROLLOUTS = 16  # of a batch, that are audited and whose KL to the starting policy is measured
 logger = logging.getLogger(__name__)
 
 
@@ -85,20 +86,10 @@ class SoloMonitor:
         self.alarms = Alarms()
         self.curriculum: Curriculum | None = None
         if config.curriculum:
-            self.curriculum = Curriculum(
-                sorted(set(difficulties)),
-                promote_at=config.promote_at,
-                window=PROMOTE_WINDOW,
-                replay=REPLAY_SHARE,
-            )
+            self.curriculum = Curriculum(sorted(set(difficulties)))
         self._num_steps = 0
         every = config.guards.alarm_every
         self._reference = ReferencePolicy(next(iter(models.values()))) if every else None
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether an alarm is to end the stage."""
-        return self._config.guards.stop_on_alarm and bool(self.alarms.standing)
 
     def choose(self, scenarios: Sequence[Scenario], first_place: int) -> list[Scenario]:
         """These scenarios, from place `first_place` of the stage on, at the curriculum's difficulty."""
@@ -138,7 +129,7 @@ class SoloMonitor:
         """Measure a sample of the batch for the alarms."""
         episodes = [episode for group in groups for episode in group.played]
         totals = [total for group in groups for total in group.totals]
-        places = spread(len(episodes), self._config.guards.alarm_rollouts)
+        places = spread(len(episodes), ALARM_ROLLOUTS)
         sample = [episodes[place] for place in places]
         audit = audit_episodes(sample, self._families)
         measured = {"audit": statistics.fmean(audit)} if audit else {}

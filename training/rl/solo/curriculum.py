@@ -11,6 +11,7 @@ from typing import Any
 
 from training.data.demonstrations import is_in_share
 
+PROMOTE_AT = 0.7  # mean verified reward that begins the next level
 PROMOTE_WINDOW = 32  # groups over which success is measured
 REPLAY_SHARE = 0.2  # of the scenarios, from difficulties that were passed
 
@@ -18,10 +19,17 @@ REPLAY_SHARE = 0.2  # of the scenarios, from difficulties that were passed
 class Curriculum:
     """The level at hand; a Stateful part of a checkpoint.
 
-    Example: Curriculum((1, 2, 5), promote_at=0.7, window=16, replay=0.25).choose(0) == 1
+    Example: Curriculum((1, 2, 5)).choose(0) == 1
     """
 
-    def __init__(self, difficulties: Sequence[int], *, promote_at: float, window: int, replay: float) -> None:
+    def __init__(
+        self,
+        difficulties: Sequence[int],
+        *,
+        promote_at: float = PROMOTE_AT,
+        window: int = PROMOTE_WINDOW,
+        replay: float = REPLAY_SHARE,
+    ) -> None:
         self._levels = sorted(difficulties)
         self._promote_at, self._window, self._replay = promote_at, window, replay
         self._level = 0

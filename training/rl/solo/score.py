@@ -24,6 +24,7 @@ from training.rl.records import RewardParts, ScoredSoloGroup, SoloGroup
 from training.runs.faults import spoil_reward
 from training.runs.run_errors import FaultyRunError
 
+REWARD_TIMEOUT_S = 60.0  # after which one reward is given up and its group left out
 MAX_REWARD = 1e4  # beyond it no verifier of a role was at work
 WINDOW, MAX_FAULTS = 200, 10  # more faults among so many samples stop the run
 MAX_EMPTY_BATCHES = 3  # in a row
@@ -70,7 +71,7 @@ class SoloScorer:
             FaultyRunError: too many episodes of all ranks got no reward.
         """
         episodes = [episode for group in groups for episode in group.episodes]
-        scored = score_all(episodes, self._score, timeout_s=self._config.reward_timeout_s)
+        scored = score_all(episodes, self._score, timeout_s=REWARD_TIMEOUT_S)
         scored = add_model_scores(scored, read_transcripts(episodes), self._judge, self._weights)
         found = iter(scored)
         result = [

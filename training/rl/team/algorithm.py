@@ -24,10 +24,10 @@ from training.rl.loop import Algorithm, RLLearner
 from training.rl.records import ScoredGroup
 from training.rl.team.governed_play import GovernedPlayer
 from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.guards import Anchor, AnchorRows, GradientShareMonitor
+from training.rl.team.guards import DriftWatch, GradientShareMonitor
 from training.rl.team.metrics import step_metrics
 from training.rl.team.play import AssessPlayer
-from training.rl.team.score import REWARDS, AssessScorer
+from training.rl.team.score import AssessScorer, reward_team
 from training.rl.update import PolicyUpdater
 from training.runs.run_errors import FaultyRunError
 
@@ -38,10 +38,8 @@ SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 class TeamMonitor:
     """Metrics of a joint step, with the watches over own scores and over the roles' gradients."""
 
-    should_stop = False
-
-    def __init__(self, anchor: Anchor, ranks: Ranks) -> None:
-        self.anchor, self._ranks = anchor, ranks
+    def __init__(self, ranks: Ranks) -> None:
+        self.drift, self._ranks = DriftWatch(), ranks
         self._shares = GradientShareMonitor()
         self._empty_steps = 0  # in a row
 
@@ -65,15 +63,15 @@ class TeamMonitor:
             )
         metrics |= self._shares.update({role: stat.grad_norm for role, stat in stats.items()})
         own = {role: metrics[f"own_score/{role}"] for role in rows if f"own_score/{role}" in metrics}
-        return metrics | self.anchor.drift.update(own)
+        return metrics | self.drift.update(own)
 
     def state(self) -> dict[str, Any]:
         """Own scores and alarms so far, and empty steps."""
-        return {**self.anchor.state(), "empty_steps": self._empty_steps}
+        return {**self.drift.state(), "empty_steps": self._empty_steps}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
-        self.anchor.load_state(state)
+        self.drift.load_state(state)
         self._empty_steps = int(state["empty_steps"])
 
 
@@ -94,19 +92,16 @@ def make_team_learner(
     seed: int,
     make_game: MakeGame = SHORT_GAME,
     references: Mapping[str, Any] | None = None,
-    anchor_rows: AnchorRows | None = None,
     ranks: Ranks = ONE_RANK,
     actors: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RLLearner:
     """A learner of the team; `references` and `actors` as in `PolicyUpdater`, the rest in `RLLearner`."""
-    anchor = Anchor(config, anchor_rows)
     updater = PolicyUpdater(
         models,
         config,
         rate_factors=config.rate_factors,
         frozen_roles=config.frozen_roles,
-        anchor=anchor,
         references=references,
         ranks=ranks,
         actors=actors,
@@ -117,7 +112,6 @@ def make_team_learner(
         weights=reward_weights,
         roles=tuple(models),
         make_game=make_game,
-        anchor=anchor,
         ranks=ranks,
     )
     return RLLearner(updater, algorithm, chat=chat, seed=seed, **options)
@@ -130,19 +124,18 @@ def make_team_algorithm(
     weights: TeamRewardWeights,
     roles: tuple[str, ...],
     make_game: MakeGame,
-    anchor: Anchor | None = None,
     ranks: Ranks = ONE_RANK,
 ) -> Algorithm:
     """Player, scorer, credit and monitor of the config's protocol, scheme and estimator."""
     scheme = SCHEMES[config.credit.scheme]()
     is_governed = config.protocol == "full"  # one decision per report set, one reward for the whole episode
     scorer_kind = GovernedScorer if is_governed else AssessScorer
-    votes = _choose_votes(config, weights, 1 if is_governed else config.rounds, scheme.holds_votes_fixed)
+    votes = _choose_votes(weights, 1 if is_governed else config.rounds, scheme.holds_votes_fixed)
     return Algorithm(
         name="marl",
         episodes_per_case=config.report_sets,
         player=choose_player(config, chat=chat, roles=roles, make_game=make_game),
-        scorer=scorer_kind(weights=weights, reward=REWARDS[config.reward], value_offers=scheme.value_offers),
+        scorer=scorer_kind(weights=weights, reward=reward_team, value_offers=scheme.value_offers),
         credit=CreditAssigner(
             scheme=scheme,
             estimator=ESTIMATORS[config.credit.estimator],
@@ -150,17 +143,13 @@ def make_team_algorithm(
             pools_decisions=is_governed,
             total=ranks.sum,
         ),
-        monitor=TeamMonitor(anchor or Anchor(config), ranks),
+        monitor=TeamMonitor(ranks),
     )
 
 
-def _choose_votes(
-    config: MarlConfig, weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool
-) -> VoteCredit:
+def _choose_votes(weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool) -> VoteCredit:
     if rounds >= 2:
         return VotesWithDecision()
     if not holds_votes_fixed:
         return VotesWithReport()
-    if config.reward == "agreement_only":  # votes are not rewarded
-        weights = weights.model_copy(update={"consensus": 0.0})
     return VotesAlone(weights=weights)

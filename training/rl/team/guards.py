@@ -1,28 +1,18 @@
 """Guards of joint training: a role whose own score falls, and one that takes most of the gradient.
 
-Own verified scores: the team reward may rise at their expense. The mean of the last `drift_window` steps is
-compared with that of the first ones. A fall beyond `drift_alarm` sets a metric, logs one line and turns the
-anchor on until the score is back: KL to the role's start, or the loss on demonstrations of its own tasks.
+Own verified scores: the team reward may rise at their expense. The mean of the last DRIFT_WINDOW steps is
+compared with that of the first ones. A fall of DRIFT_ALARM or more sets a metric and logs one line.
 """
 
 import logging
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
-from training.config.marl_config import MarlConfig
-from training.data.demonstrations import TokenRow
-from training.learner.fsdp import compute_device
-from training.learner.lora_batch import routed_roles
-from training.learner.packing import make_batches
-from training.learner.rows import TrainingRow
-from training.learner.token_logprobs import token_logprobs
-
-AnchorRows = Callable[[str, int], Sequence[TokenRow]]  # (role, step) -> demonstrations
+DRIFT_ALARM = 0.05  # fall of a role's own score that is reported
+DRIFT_WINDOW = 5  # steps whose mean is compared with the first ones
 LARGEST_SHARE = 0.6  # of the gradient, mean of SHARE_WINDOW steps: one role learns and the others hardly
 SHARE_WINDOW = 5
 logger = logging.getLogger(__name__)
@@ -31,9 +21,9 @@ logger = logging.getLogger(__name__)
 class DriftWatch:
     """Compares the latest own scores of every role with its first ones."""
 
-    def __init__(self, config: MarlConfig) -> None:
-        self._alarm, self._window = config.guards.drift_alarm, config.guards.drift_window
-        self._first: dict[str, list[float]] = {}  # the first `drift_window` scores
+    def __init__(self, window: int = DRIFT_WINDOW, alarm: float = DRIFT_ALARM) -> None:
+        self._window, self._alarm = window, alarm
+        self._first: dict[str, list[float]] = {}  # the first `window` scores
         self._last: dict[str, list[float]] = {}  # the latest ones
         self.fallen: set[str] = set()
 
@@ -47,7 +37,7 @@ class DriftWatch:
             last.append(score)
             del last[: -self._window]
             change = statistics.fmean(last) - statistics.fmean(first)
-            is_low = self._alarm > 0 and len(last) == self._window and change <= -self._alarm
+            is_low = len(last) == self._window and change <= -self._alarm
             if is_low and role not in self.fallen:
                 logger.warning(
                     "%s: own verified score fell by %.3f (%.3f to %.3f, means of %d steps)",
@@ -70,65 +60,6 @@ class DriftWatch:
         self._first = {role: list(values) for role, values in state["first"].items()}
         self._last = {role: list(values) for role, values in state["last"].items()}
         self.fallen = set(state["fallen"])
-
-
-class Anchor:
-    """Holds a role whose own score fell by an extra loss; a Stateful part of a learner."""
-
-    def __init__(self, config: MarlConfig, rows: AnchorRows | None = None) -> None:
-        """`rows`: demonstrations for guard `anchor: sft`; None adds no such loss."""
-        self._config, self._rows = config, rows
-        self.drift = DriftWatch(config)
-
-    def kl_coefficient(self, role: str) -> float:
-        """Return the least weight of KL that the role is held by now."""
-        guards = self._config.guards
-        return guards.anchor_coefficient if guards.anchor == "kl" and role in self.drift.fallen else 0.0
-
-    def backward(self, model: nn.Module, role: str, step: int, share: float) -> None:
-        """Add the gradient of the loss on demonstrations, if the role fell and is held by them."""
-        if self._config.guards.anchor == "sft" and role in self.drift.fallen and self._rows is not None:
-            backward_anchor(model, self._rows(role, step), role, self._config, share)
-
-    def state(self) -> dict[str, Any]:
-        """Own scores and alarms so far."""
-        return self.drift.state()
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        self.drift.load_state(state)
-
-
-def backward_anchor(
-    model: nn.Module, demonstrations: Sequence[TokenRow], role: str, config: MarlConfig, share: float = 1.0
-) -> float:
-    """Add the gradient of anchor_coefficient times the mean of -log p over own tokens; the loss.
-
-    `share`: of it that this rank adds, where the ranks' gradients of the same rows are summed.
-    """
-    rows = [
-        TrainingRow(
-            role=role,
-            token_ids=one.token_ids,
-            loss_mask=one.loss_mask,
-            sampling_logprobs=(0.0,) * len(one.token_ids),
-            advantage=1.0,
-        )
-        for one in demonstrations
-    ]
-    num_tokens = sum(row.num_own for row in rows)
-    device = compute_device(model)
-    total = 0.0
-    batches = make_batches(
-        rows, layout=config.memory.row_layout, max_tokens=config.memory.micro_batch_tokens, device=device
-    )
-    for batch in batches:
-        with routed_roles(model, batch):
-            logprobs, _ = token_logprobs(model, batch, logit_rows=config.memory.logit_rows)
-            loss = -share * config.guards.anchor_coefficient * logprobs.sum() / num_tokens
-            loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
-    return total
 
 
 def gradient_shares(norms: Mapping[str, float]) -> dict[str, float]:

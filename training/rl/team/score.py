@@ -5,7 +5,7 @@ decision on the same reports. With two or more rounds every decision has votes o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scenarios.team import TeamScenario
 from scenarios.team.funding import list_conflicts
@@ -80,14 +80,6 @@ class AssessScorer:
 def reward_team(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamVerdict:
     """The verdict as it is: the team reward."""
     return verdict
-
-
-def reward_agreement(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamVerdict:
-    """The verdict with the share of agreement as its reward, for comparison with the team reward."""
-    return replace(verdict, reward=share_of_agreement(scenario, episode))
-
-
-REWARDS: Mapping[str, Reward] = {"team": reward_team, "agreement_only": reward_agreement}
 
 
 def share_of_agreement(scenario: TeamScenario, episode: Episode) -> float:
