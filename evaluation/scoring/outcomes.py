@@ -256,8 +256,11 @@ def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
     if not sampled:
         return None
     if greedy and len(greedy) != len(sampled):
-        path = outcome_path(folder, stage, owner, "greedy")
-        raise UserError(f"{path} holds {len(greedy)} plays of {len(sampled)}; evaluate with --again")
+        short, mode = min((len(sampled), "sampled"), (len(greedy), "greedy"))
+        path = outcome_path(folder, stage, owner, mode)
+        raise UserError(
+            f"{path} holds {short} plays of {max(len(sampled), len(greedy))}; evaluate with --again"
+        )
     return StagePlays(owner=owner, stage=stage, sampled=sampled, greedy=greedy, repeats=tuple(further))
 
 
