@@ -150,7 +150,10 @@ def _cut_buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 ONE_RANK = Ranks(rank=0, size=1)
-_LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout", "was aborted")
+_LOST = (
+    *("connection closed", "connection reset", "broken pipe", "timed out", "timeout", "was aborted"),
+    "failed to pass",  # the barrier of TORCH_DISTRIBUTED_DEBUG=DETAIL
+)
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from training.learner.fsdp import join_ranks
 from training.learner.ranks import explain_lost_ranks
 from training.runs.run_errors import WorkerLostError
 
-ranks = join_ranks(timeout_s=3)
+ranks = join_ranks(timeout_s=10)
 if ranks.rank == 1:
     if sys.argv[1] == "dies":
         os._exit(9)
-    time.sleep(60)
+    time.sleep(120)
 start_s = time.monotonic()
 try:
     with explain_lost_ranks(ranks):

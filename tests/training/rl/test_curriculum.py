@@ -138,7 +138,9 @@ def train(
         units=5,
         show=lambda metrics: {},
     )
-    log = [(row.step, row.metrics) for row in run.read_metrics(f"grpo/{ROLE}")]
+    log: list[tuple[int, Mapping[str, float]]] = [
+        (row.step, row.metrics) for row in run.read_metrics(f"grpo/{ROLE}")
+    ]
     return best.restore(), learner.models[ROLE], log, played
 
 
