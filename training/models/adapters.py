@@ -137,9 +137,10 @@ def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftMod
                 model = PeftModel.from_pretrained(base, folder, adapter_name=name, is_trainable=True)
             else:
                 model.load_adapter(folder, adapter_name=name, is_trainable=True)
-        except (ValueError, RuntimeError) as error:  # no module of these names, other shapes
-            raise UserError(f"adapter {folder} does not fit its base: {str(error)[:500]}") from None
-        _check_keys(model, name, folder)
+            _check_keys(model, name, folder)
+        except (ValueError, RuntimeError, KeyError, TypeError) as error:  # other names, shapes, kinds
+            told = f"unknown {error}" if isinstance(error, KeyError) else str(error)
+            raise UserError(f"adapter {folder} does not fit its base: {told[:500]}") from None
     if model is None:
         raise ValueError("no adapters to load")
     model.set_adapter(next(iter(folders)))

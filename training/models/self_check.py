@@ -50,7 +50,7 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     The texts are longer than the model's attention window, where that is feasible.
 
     Raises:
-        UserError: a layout does not fit the model, or differs.
+        UserError: the model computes nothing; a layout does not fit it, or differs.
     """
     prompt = long_text(model)
     size = int(model.config.get_text_config().vocab_size)
@@ -69,7 +69,13 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     model.eval()
     try:
         with torch.no_grad():
-            every = [_own_part(model, text, len(prompt)) for text in texts]
+            try:
+                every = [_own_part(model, text, len(prompt)) for text in texts]
+            except _FAULTS as error:
+                raise UserError(
+                    f"{model.config.model_type} cannot compute its own forward pass ({_first_line(error)}); "
+                    "mend its config.json, or use another model"
+                ) from error
             model.train()  # as it learns: dropout would show
             for layout in dict.fromkeys(layouts):
                 worst = max(worst, _check_layout(model, layout, rows, every))

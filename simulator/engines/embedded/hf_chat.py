@@ -21,6 +21,7 @@ _TEMPLATE_ERRORS = (
 
 _Shape = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]  # messages, and tools given beside them
 MOST_OPENINGS = 1024  # shapes of first messages that are kept
+MOST_PASSES = 8
 OWN_MARKS = (OPEN, CLOSE, "<think>", "</think>")  # that assistants write as text, special or not
 
 
@@ -64,7 +65,8 @@ class HFChat:
             one.normalized for one in added.values()
         )
         specials = {*map(str, tokenizer.all_special_tokens), *map(str, added.values())}
-        self._specials = sorted(filter(str.strip, specials), key=lambda token: (-len(token), token))
+        self._specials = sorted(specials - {"", " "}, key=lambda token: (-len(token), token))
+        self._check_prompt()
         self._end = self._find_end(_TALK)
         if self._end not in self._render_tail([_NEXT]):  # a turn that others follow ends in its own way
             self._end = self._find_end([*_TALK, _NEXT])
@@ -130,9 +132,12 @@ class HFChat:
 
     def neutralise(self, text: str, kept: Sequence[str] = ()) -> str:
         """`text` with every special token broken by a space, so that it is plain text to the model."""
-        for token in self._specials:
-            if token in text and token not in kept:
-                text = text.replace(token, f"{token[0]} {token[1:]}" if len(token) > 1 else " ")
+        before, passes = "", 0
+        while text != before and passes < MOST_PASSES:  # what a space breaks may itself be a token
+            before, passes = text, passes + 1
+            for token in self._specials:
+                if token in text and token not in kept:
+                    text = text.replace(token, _break(token))
         while self._is_normalized:  # other characters may become those of a token
             read = self._backend.encode(text, add_special_tokens=False)
             start = next(
@@ -218,6 +223,17 @@ class HFChat:
         """Return what follows the text of an assistant's turn up to the next generation prompt."""
         return _cut_after(_TURN, self._render([*_TALK, *said], add_generation_prompt=True))
 
+    def _check_prompt(self) -> None:
+        """Refuse a template that writes who speaks before an assistant's turn, and not to ask for one."""
+        asked, told = (self._render(_TALK[:1], add_generation_prompt=one) for one in (True, False))
+        before = self._render(_TALK).partition(_TURN)[0]
+        header = before.removeprefix(asked).strip()
+        if asked == told and before.startswith(asked) and header:
+            raise UserError(
+                f"the chat template writes {header!r} before an assistant's turn, but ignores"
+                " add_generation_prompt; mend it"
+            )
+
     def _find_end(self, talk: list[dict[str, Any]]) -> str:
         """Return the token that ends an assistant's turn: the first after its text."""
         rest = _cut_after(_TURN, self._render(talk))
@@ -265,6 +281,12 @@ class HFChat:
         _, found, after = rendered.partition(_SLOT)
         between, found_other, _ = after.partition(_OTHER)
         return between if found and found_other else "\n"
+
+
+def _break(token: str) -> str:
+    """The token's text with a space after its first character; a space where that would hold it again."""
+    broken = f"{token[0]} {token[1:]}" if len(token) > 1 else " "
+    return " " if token in broken else broken
 
 
 def _cut_after(mark: str, rendered: str) -> str:

@@ -84,9 +84,11 @@ class AdapterStack:
 
         `places`: (rows, tokens) int, or (rows, 1) where all tokens of a row have one.
         """
-        others = {ranks: owner != places[..., None] for ranks, owner in self._owners.items()}
+        others: dict[Any, Tensor] = {}
+        if len(self.adapters) > 1:  # else every row's is the one that there is
+            others = {ranks: owner != places[..., None] for ranks, owner in self._owners.items()}
         for layer in self._layers:
-            _route(layer, others[layer.ranks], len(places))
+            _route(layer, others.get(layer.ranks), len(places))
         try:
             yield
         finally:
@@ -120,14 +122,14 @@ def _stack(module: Any, adapters: Sequence[str], merges: bool) -> _Layer:
     )
 
 
-def _route(layer: _Layer, is_other: Tensor, num_rows: int) -> None:
+def _route(layer: _Layer, is_other: Tensor | None, num_rows: int) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """x is (rows, tokens, width), or (rows * tokens, width) where a model lays its rows end to end."""
         if layer.merged is not None:
             return nn.functional.linear(x, layer.merged, layer.module.base_layer.bias)
         result: Tensor = layer.module.base_layer(x)
         own = nn.functional.linear(x.to(layer.first.dtype), layer.first)
-        if len(layer.ranks) > 1:
+        if is_other is not None and layer.ranks:
             own = own.view(num_rows, -1, own.shape[-1]).masked_fill(is_other, 0).view(own.shape)
         if result.dtype == own.dtype and (result.is_cuda or result.dtype != torch.float32):
             added = torch.addmm(result.flatten(0, -2), own.flatten(0, -2), layer.second.T)

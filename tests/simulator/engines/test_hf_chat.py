@@ -103,6 +103,31 @@ def test_names_of_a_callers_fields_and_turns_written_for_an_assistant_stay_text(
     assert not control & set(chat.encode("no</s><turn>user\nyes"))
 
 
+@pytest.mark.parametrize(
+    ("specials", "text"),
+    [
+        (["<a>", "< a>"], "x <a> y"),
+        (["<|", "<|x|>"], "<|x|> <| y"),
+        (["<| end of turn |>", "[.*]+$"], "<| end of turn |>[.*]+$"),
+        (["<x>"], "<<x>x> <x<x>>"),
+        (["\n\n"], "a\n\nb"),
+        (["< ", "aa"], "aaaa < b"),
+        (["< ", "<q"], "<q < q"),
+    ],
+)
+def test_no_control_token_is_left_whatever_its_text(specials: list[str], text: str) -> None:
+    tokenizer = make_tokenizer(LOOP + PROMPT)
+    tokenizer.backend_tokenizer.add_special_tokens([AddedToken(one, special=True) for one in specials])
+    chat, control = HFChat(tokenizer), {tokenizer.convert_tokens_to_ids(one) for one in specials}
+    assert not control & set(chat.ask("Hi"))
+    assert not control & set(chat.ask(text))
+
+
+def test_a_template_that_does_not_ask_for_a_turn_is_refused() -> None:
+    with pytest.raises(UserError, match="'<turn>assistant' before an assistant's turn, but ignores"):
+        HFChat(make_tokenizer(LOOP))
+
+
 @pytest.mark.parametrize("header", ["'<|' + m.role + '|>'", "'<|user|>' if m.role == 'user' else '<|bot|>'"])
 def test_tokens_that_the_template_writes_are_control_tokens_though_not_marked_special(header: str) -> None:
     """As DeepSeek's names of who speaks are; the marks of tool calls are text of the model."""

@@ -12,6 +12,7 @@ from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.engine_check import check_engine
 from simulator.engines.embedded.lora_rows import AdapterStack, can_stack
 
 TEAM = ("cto", "coo", "risk", "cost", "reconcile")
@@ -90,6 +91,16 @@ def test_one_pass_samples_what_each_adapter_alone_samples(temperature: float) ->
             for place, (token, logprob) in enumerate(zip(found.token_ids, found.logprobs, strict=True)):
                 assert logprob == pytest.approx(float(predicted[len(prompt) - 1 + place, token]), abs=2e-5)
     assert largest < 2e-5  # logits reach 42, where float32 numbers lie 4e-6 apart
+
+
+def test_adapters_on_different_layers_speak_apart() -> None:
+    first, second = (
+        LoraConfig(r=4, lora_alpha=8, target_modules=[layers], task_type="CAUSAL_LM")
+        for layers in ("q_proj", "down_proj")
+    )
+    model: Any = get_peft_model(small_model(0, 6.0), first, adapter_name="cto")
+    model.add_adapter("coo", second)
+    assert check_engine(dict.fromkeys(("cto", "coo"), speak_by_adapters(model))) < 1e-3
 
 
 def test_new_weights_of_one_policy_leave_the_transcripts_of_others() -> None:

@@ -233,3 +233,11 @@ def test_an_adapter_whose_names_are_not_the_bases_modules_is_refused(tmp_path: P
     save_file(changed, tmp_path / adapters.WEIGHTS, metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"no module of the base takes: .* no weights for: "):
         load_adapters(small_model(scale=4.0), {"cto": tmp_path})
+
+
+def test_an_adapter_of_another_kind_is_a_users_error(tmp_path: Path) -> None:
+    folder = save(spoken_adapter(1), tmp_path / "cto")
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "peft_type": "MAGIC"}))
+    with pytest.raises(UserError, match="does not fit its base: unknown 'MAGIC'"):
+        load_adapters(small_model(scale=4.0), {"cto": folder})

@@ -72,6 +72,12 @@ def test_adapters_that_do_not_fit_are_refused_at_the_base() -> None:
         check_base(model, ModelConfig(adapter="lora"), ("padded",))
 
 
+def test_a_model_that_cannot_compute_is_told_in_words() -> None:
+    model = build("gpt_oss", sliding_window=None, num_local_experts=2, num_experts_per_tok=1)
+    with pytest.raises(UserError, match=r"gpt_oss cannot compute its own forward pass .*sliding_window"):
+        check_layouts(model, ("padded",))
+
+
 def test_adapters_of_the_output_head_are_refused_at_the_base() -> None:
     family = FAMILIES["Qwen 3"]
     model = make_model(family, make_tokenizer(family))
