@@ -256,11 +256,10 @@ def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
     if not sampled:
         return None
     if greedy and len(greedy) != len(sampled):
-        short, mode = min((len(sampled), "sampled"), (len(greedy), "greedy"))
+        mode: Mode = "greedy" if len(greedy) < len(sampled) else "sampled"
+        counts = sorted((len(greedy), len(sampled)))
         path = outcome_path(folder, stage, owner, mode)
-        raise UserError(
-            f"{path} holds {short} plays of {max(len(sampled), len(greedy))}; evaluate with --again"
-        )
+        raise UserError(f"{path} holds {counts[0]} plays of {counts[1]}; evaluate with --again")
     return StagePlays(owner=owner, stage=stage, sampled=sampled, greedy=greedy, repeats=tuple(further))
 
 
