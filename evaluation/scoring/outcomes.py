@@ -256,8 +256,10 @@ def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
     if not sampled:
         return None
     if greedy and len(greedy) != len(sampled):
-        path = outcome_path(folder, stage, owner, "greedy")
-        raise UserError(f"{path} holds {len(greedy)} plays of {len(sampled)}; evaluate with --again")
+        mode: Mode = "greedy" if len(greedy) < len(sampled) else "sampled"
+        counts = sorted((len(greedy), len(sampled)))
+        path = outcome_path(folder, stage, owner, mode)
+        raise UserError(f"{path} holds {counts[0]} plays of {counts[1]}; evaluate with --again")
     return StagePlays(owner=owner, stage=stage, sampled=sampled, greedy=greedy, repeats=tuple(further))
 
 

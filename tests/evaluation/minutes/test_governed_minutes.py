@@ -31,7 +31,7 @@ from simulator.reward import TeamRewardWeights
 
 ROOT = Path(__file__).parent.parent.parent.parent
 SCENARIOS = draw_cases(9)
-RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
+RESTLESS = SCENARIOS[2]  # with shocks everywhere it is planned again twice
 WRITTEN = read_case(ROOT / "examples" / "card-payments.yaml")
 ALLOWED_TAGS = re.compile(
     "html|head|meta|title|style|body|main|header|h1|h2|h3|h4|p|b|i|span|code|pre|ol|ul|li|div|section|article"

@@ -50,7 +50,7 @@ def _deep_scores(folder: Path, marker: Path) -> None:
 
 
 def _pickled_scores(folder: Path, marker: Path) -> None:
-    (folder / "scores.jsonl").write_bytes(pickle.dumps(Payload(marker)))
+    (folder / "scores.jsonl").write_bytes(pickle.dumps(Payload(marker)) + b"\n")
     OutcomeFile(folder / "scores.jsonl", RoleOutcome).read()
 
 

@@ -26,7 +26,7 @@ from simulator.governance.runner import GovernedEpisode, open_services, play_gov
 from simulator.observer import Watch
 
 SCENARIOS = draw_cases(9)
-RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
+RESTLESS = SCENARIOS[2]  # with shocks everywhere it is planned again twice
 
 
 class Diaries:

@@ -60,7 +60,7 @@ from simulator.graph.state import Utterance, open_case
 
 CASE = next(  # nobody needs a part of it, so that a plan may fund nothing
     case
-    for case in draw_cases(20)
+    for case in draw_cases(60)
     if all(case.parts_of(seat, option)[0].keeps_limit for seat in case.seats for option in case.options)
 )
 SEATS = tuple(CASE.seats)

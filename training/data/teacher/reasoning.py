@@ -16,7 +16,7 @@ Named = Iterator[tuple[int, str, float]]  # place, name, value
 
 _LETTER = "«[A-Z]»"
 _NAME = "«[a-z]+»"
-_AND = r"(?:, and |, | \+ | and | & | )"
+_AND = r"(?:, and |, | \+ | and | with | & | )"
 _MENTION = re.compile(rf"(?:({_LETTER})(?::|,)? ?(?:fund )?)?({_NAME}(?:{_AND}{_NAME})*)|({_LETTER})")
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _AFTER = re.compile(rf"(?: for| at|:)? ({_NUMBER})(?![0-9.]*[0-9])")

@@ -264,8 +264,9 @@ def flip_a_favour(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
 
 def drop_the_last_best(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     places = [place for place, turn in enumerate(turns) if re.search(BEST, words_of(turn)[0])]
-    if len(places) < 2:
-        return None
+    told = "\n".join(words_of(turn)[0] for turn in turns)
+    if len(places) < 2 or re.search("better |: more, cost .*: fits, worth", told):
+        return None  # the step to a better plan says as much as the best one after it
     return edit(turns, places[-1], lambda words: re.sub(rf",? ?{BEST}", "", words))
 
 
