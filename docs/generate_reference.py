@@ -37,10 +37,10 @@ FAMILIES_HEAD = """\
 Each family as a tiny random model with a tokenizer and a chat template of its kind, through base, a step of
 SFT, of GRPO and of joint training of LoRA adapters, export and reload, on a CPU in float32.
 Log-probabilities of sampled tokens, of stored weights that are loaded again, of merged weights and of GGUF
-files are compared with the model's own forward pass at each hand-over, and so are gradients; the largest
-difference of all is below WORST. What a base does is found out by probes, never by its name: families that
-are not listed are checked in the same way before they are trained. Published weights were not trained here,
-those of SmolLM2 apart.
+files are compared with the model's own forward pass at each hand-over, and so are gradients; the table shows
+a bound of all differences, WORST at most. What a base does is found out by probes, never by its name:
+families that are not listed are checked in the same way before they are trained. Published weights were not
+trained here, those of SmolLM2 apart.
 
 - **works**: the embedded engine decodes it in batches with a cache.
 - **own pass**: it has windows, states or positions that those steps do not know. The engine computes each
@@ -51,8 +51,8 @@ those of SmolLM2 apart.
 base that needs it is refused without it, and so is one that needs `model.lora_targets`: names of linear
 layers that see every token, as in `[q_proj, k_proj, v_proj, o_proj]` (Mamba: `[in_proj, x_proj]`).
 
-| family | `model_type` | result | set | GGUF |
-|---|---|---|---|---|"""
+| family | `model_type` | result | differs by less than | set | GGUF |
+|---|---|---|---:|---|---|"""
 
 
 def describe_type(field: FieldInfo, schema: dict[str, Any]) -> str:
@@ -228,7 +228,8 @@ def render_families() -> str:
             if "is not written here" in one["gguf"]
             else one["gguf"].replace("the file would not hold", "no:")
         )
-        lines.append(f"| {name} | `{one['kind']}` | {result} | {needs} | {gguf} |")
+        most = "" if one["reason"] else f"{one['largest_difference']:g}"
+        lines.append(f"| {name} | `{one['kind']}` | {result} | {most} | {needs} | {gguf} |")
     return "\n".join([*lines, ""])
 
 
