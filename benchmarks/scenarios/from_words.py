@@ -230,16 +230,11 @@ def solve_bill(brief: str, misread: bool = False) -> Answer:
             quality_of = [number for number in numbers if number != prices[0]] or [prices[0]]
             services[name]["tiers"][tier] = (prices[0], quality_of[0], vendor)
         elif found := re.search(r"(?:at least|[Ww]ith) (\d+) k\$", line):
-            vendor = next(
-                one
-                for service in services.values()
-                for _, _, one in service["tiers"].values()
-                if one and one in line
-            )
+            offered = [one for service in services.values() for *_, one in service["tiers"].values() if one]
             prices.remove(int(found[1]))
-            rebates[vendor] = (int(found[1]), prices[0])
-        elif any(vendor in line for vendor in ("Norda", "Velis", "Quanta")):
-            pass  # a rebate of a vendor that no service offers
+            for vendor in offered:  # of a vendor that no service offers, there is nothing to get
+                if vendor in line:
+                    rebates[vendor] = (int(found[1]), prices[0])
         elif prices:
             budget = prices[0]
             average = int(re.findall(r"\d+", line.replace(f"{budget} k$", ""))[0])

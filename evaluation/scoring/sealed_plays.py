@@ -80,7 +80,7 @@ def play_stage(
         stage=stage,
         sampled=complete_all("sampled", temperature),
         greedy=complete_all("greedy", 0.0) if with_greedy else (),
-        repeats=[
+        repeats=tuple(
             complete(
                 folder / REPEATS_FOLDER / f"{stage}-{owner}.{number}.jsonl",
                 scenarios[:num_tried],
@@ -88,7 +88,7 @@ def play_stage(
                 f"{stream}/repeat-{number}",
             )
             for number in range(1, num_tries)
-        ],
+        ),
     )
 
 

@@ -188,7 +188,7 @@ class PlanGame:
         return TEXTS[self.style_of(seat)]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # reports of a joint step; a cached one keeps its case alive
 def _check_report(case: Same[PlayableCase], seat: str, text: str) -> Parsed | None:
     """A report read and checked once: play, scores, credit and metrics all ask for it."""
     try:
