@@ -396,7 +396,10 @@ def test_a_tokenizer_without_a_chat_template_is_refused() -> None:
 
 def test_an_end_of_turn_of_several_tokens_is_refused() -> None:
     odd = qwen_like()
-    odd.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} STOP\n{% endfor %}"
+    odd.chat_template = (
+        "{% for m in messages %}{{ m.role }}: {{ m.content }} STOP\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
     with pytest.raises(UserError, match="'STOP', which is not one token"):
         HFChat(odd)
 
