@@ -26,8 +26,8 @@ from emads.cli.options import (
 from roles.errors import UserError, unknown
 
 MAX_TEMPERATURE = 2.0
-NEW_SECTORS = "new-sectors"  # the suite of the split test-new-sectors, answered by every role
-SUITES = ("reasoning-gym", NEW_SECTORS)  # answered by single roles
+SECTOR_SUITE = "new-sectors"  # the sealed split test-new-sectors, played by every role
+SUITES = ("reasoning-gym", SECTOR_SUITE)  # answered by single roles
 TABLE_SUITES = ("hidden-profile", "negotiation")  # played by the whole table
 
 
@@ -123,7 +123,7 @@ def evaluate(
         players, endpoints = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
         source = home if chosen else None
         return end_seats(evaluate_seats(source, stage, players, endpoints, count=number, out=out))
-    if suite == NEW_SECTORS:
+    if suite == SECTOR_SUITE:
         from emads.commands.evaluate import compare_new_sectors
         from evaluation.summary.tables import print_tables
 

@@ -68,7 +68,7 @@ class CaseSample:
         return golds
 
     def majority(self, difficulty: int) -> Answer:
-        """FieldSpec by field the most common truth of the train cases."""
+        """Field by field the most common truth of the train cases."""
         golds = self.list_golds(difficulty)
 
         def count() -> Answer:

@@ -7,6 +7,7 @@ import json
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -174,16 +175,23 @@ def measure_cell(
     `validations`: of joint training, seed by seed.
     """
     measured = [TEAM] if TEAM in owners else list(owners)
-    finished = [path for path in paths if _rewards(path, stage, owners)]
+    read = cache(read_stage)  # a file is asked for several times
+
+    def rewards(path: Path, stage: str, who: Sequence[str], mode: Mode = "sampled") -> list[float]:
+        """Rewards of all these owners, one after the other; [] unless all of them are scored."""
+        found = [read(path, stage, owner) for owner in who]
+        return [value for one in found if one for value in one.column("reward", mode)] if all(found) else []
+
+    finished = [path for path in paths if rewards(path, stage, owners)]
     twins = dict(zip(paths, first, strict=True)) if first else {}
 
     def mean(who: Sequence[str], mode: Mode = "sampled") -> dict[str, Any] | None:
-        found = [_rewards(path, stage, who, mode) for path in finished]
+        found = [rewards(path, stage, who, mode) for path in finished]
         return _over_seeds(found, 1.0) if found else None
 
     def change(earlier: Mapping[Path, tuple[Path, str]]) -> dict[str, Any] | None:
         """Mean of later less earlier over owners, seeds and scenarios; None where no pair is scored."""
-        pairs = [(_rewards(path, stage, measured), _rewards(*earlier[path], measured)) for path in earlier]
+        pairs = [(rewards(path, stage, measured), rewards(*earlier[path], measured)) for path in earlier]
         changes = [list(map(operator.sub, *pair)) for pair in pairs if all(pair)]
         return _over_seeds(changes) if changes else None
 
@@ -202,12 +210,6 @@ def measure_cell(
         "against_first": change({path: (twins[path], stage) for path in finished if path in twins}),
         "validations": [*validations],
     }
-
-
-def _rewards(path: Path, stage: str, owners: Sequence[str], mode: Mode = "sampled") -> list[float]:
-    """Rewards of all owners, one after the other; [] unless all of them are scored."""
-    found = [read_stage(path, stage, owner) for owner in owners]
-    return [value for one in found if one for value in one.column("reward", mode)] if all(found) else []
 
 
 def _over_seeds(values: Sequence[Any], at_most: float | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run's plays took and where they fell short: means, failures, difficulty, sector, offers.
+"""Breaks a run's plays down: means per play, failures, reward by difficulty and sector, offers by seat.
 
 Made of the play table alone and kept as details.json.
 """

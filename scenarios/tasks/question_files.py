@@ -187,7 +187,7 @@ def _read_parquet(path: Path, content: bytes) -> list[Any]:
 
 
 def _find_delimiter(content: bytes) -> str | None:
-    """What stands between the columns of a table whose header names question and answer; None: no table."""
+    """Return the character between the columns of a table with question and answer; None: no table."""
     header = content[:MAX_ROW_BYTES].lstrip().splitlines()[:1]
     for delimiter in DELIMITERS:
         try:

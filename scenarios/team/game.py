@@ -72,7 +72,8 @@ class PlanGame:
 
     def read_report(self, seat: str, text: str) -> Parsed | None:
         """The report with its claims checked, as JSON values; None for a malformed report."""
-        return _check_report(Same(self.case), seat, text)
+        report = _check_report(Same(self.case), seat, text)
+        return None if report is None else dump_report(report)
 
     def read_decision(self, reports: Reports, text: str) -> Parsed | None:
         """The decision; None for a malformed one, or one about offers that are not on the table."""
@@ -189,13 +190,13 @@ class PlanGame:
 
 
 @lru_cache(maxsize=512)  # reports of a joint step; a cached one keeps its case alive
-def _check_report(case: Same[PlayableCase], seat: str, text: str) -> Parsed | None:
+def _check_report(case: Same[PlayableCase], seat: str, text: str) -> CheckedReport | None:
     """A report read and checked once: play, scores, credit and metrics all ask for it."""
     try:
         report, faults = read_report(text)
     except AnswerError:
         return None
-    return dump_report(check_report(case.value, seat, report, faults))
+    return check_report(case.value, seat, report, faults)
 
 
 def _read(read: Callable[[], A]) -> A | None:

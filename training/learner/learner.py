@@ -164,20 +164,12 @@ def backward_team(
     sums = {role: _Sums(parts=torch.zeros(4, dtype=torch.float64, device=device)) for role in rows}
     gaps = {role: MismatchSums() for role in rows}
     kept = {} if kept is None else kept
-    asked = [
-        one
-        for one in _distinct(references)
-        if agree(
-            int(
-                any(
-                    (id(one), id(row)) not in kept
-                    for role, of_role in live.items()
-                    if references.get(role) is one
-                    for row in of_role
-                )
-            )
-        )
-    ]
+
+    def is_asked(reference: nn.Module) -> bool:
+        own = [row for role, of_role in live.items() if references.get(role) is reference for row in of_role]
+        return any((id(reference), id(row)) not in kept for row in own)
+
+    asked = [one for one in _distinct(references) if agree(int(is_asked(one)))]
     batches = list(
         make_batches(
             [row for of_role in live.values() for row in of_role],

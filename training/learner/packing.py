@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from simulator.engines.embedded.prompt_passes import count_common
 from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow
 
@@ -168,15 +169,7 @@ def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[S
 
 def _count_common(one: TrainingRow, other: TrainingRow) -> int:
     """Return how many tokens the prompts of two rows begin with alike."""
-    ours, theirs = one.token_ids, other.token_ids
-    low, high = 0, min(one.num_prompt, other.num_prompt) + 1
-    while high - low > 1:  # alike up to `low`, not up to `high`
-        middle = (low + high) // 2
-        if ours[low:middle] == theirs[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+    return count_common([row.token_ids[: row.num_prompt] for row in (one, other)])
 
 
 def _finish(

@@ -58,7 +58,7 @@ class RowLayout:
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, queries: int, keys: int) -> Tensor | None:
-        """What the last `queries` of `keys` tokens see, for SDPA alone; None: plainly causal."""
+        """Return the mask (queries, keys) of the last `queries` of `keys` tokens, for SDPA; None: causal."""
         if queries == keys:
             return None
         if (queries, keys) not in self._masks:

@@ -44,9 +44,19 @@ def evaluate_once(path: Path, name: str, units: int, play: Callable[[Run], objec
 
 
 def play_sealed(
-    run: Run, stage: str, owner: str, scenarios: Sequence[Any], play: PlayPart, folder: Path | None = None
+    run: Run,
+    stage: str,
+    owner: str,
+    scenarios: Sequence[Any],
+    play: PlayPart,
+    *,
+    folder: Path | None = None,
+    with_greedy: bool = True,
 ) -> StagePlays:
-    """Play sealed scenarios as the run's config says; `folder` keeps every play (default: the run's own)."""
+    """Play sealed scenarios as the run's config says; `folder` keeps every play (default: the run's own).
+
+    Without `with_greedy` nothing is played greedily, whatever the config says.
+    """
     config = run.config.evaluation
     is_repeated = owner == TEAM and stage in REPEATED_STAGES
     return play_stage(
@@ -56,7 +66,7 @@ def play_sealed(
         play,
         folder=folder or outcomes_folder(run),
         temperature=config.temperature,
-        with_greedy=config.greedy,
+        with_greedy=with_greedy and config.greedy,
         block_size=config.block_size,
         num_tries=config.num_tries if is_repeated else 1,
         num_tried=NUM_TRIED_CASES,
@@ -75,7 +85,10 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
 def play_sealed_role(
     run: Run, stage: str, role: str, num_scenarios: int, folder: Path | None = None, split: Split = "test"
 ) -> StagePlays:
-    """Play a role after a stage on its first scenarios of a sealed split."""
+    """Play a role after a stage on its first scenarios of a sealed split.
+
+    Plays that are kept in a `folder` beside the run's own are sampled alone.
+    """
     config = run.config
     model, tokenizer = load_weights(run, EVALUATED_AFTER.get(stage, stage), role)
     chat = make_chat(tokenizer, config)
@@ -91,7 +104,7 @@ def play_sealed_role(
             kind=config.grpo.agent,
         )
         scenarios = list_test_scenarios(config, role, num_scenarios, split)
-        return play_sealed(run, stage, role, scenarios, play, folder)
+        return play_sealed(run, stage, role, scenarios, play, folder=folder, with_greedy=folder is None)
 
 
 def evaluate_team(path: Path, stage: str) -> None:

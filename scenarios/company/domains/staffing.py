@@ -23,9 +23,7 @@ NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
 NUM_PEOPLE = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
 SHORTEST, LONGEST = 5, 20  # days of a package before the plan is stretched to its length
 KINDS = ("overtime", "contractor", "shift", "shift")  # as often as they are drawn
-MILESTONE_FROM = (
-    3  # difficulty from which a package may have a day of its own, a hard limit beside the deadline
-)
+MILESTONE_FROM = 3  # first difficulty at which one package may have a milestone: a hard limit, too
 MISSED_SHARE, MET_SHARE = 0.7, 0.3  # of plans that need a part, and of others, those with a milestone
 TERMS = (
     "Every day by which the finish comes earlier is worth {day} k$. Hard limit: the finish is on day "

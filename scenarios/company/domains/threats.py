@@ -30,7 +30,7 @@ MOST_STEPS = 9  # names that a sector has
 CHAIN_SHARE = (0, 0, 0.4, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 1.0)  # of assets that are reached from another one
 SECOND_ROUTE_SHARE = (0, 0, 0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # of spare steps that open a second route
 LEAST_IMPACT = 10
-CAP_FROM = 3  # difficulty from which an asset may have a cap of its own, a hard limit beside the appetite
+CAP_FROM = 3  # first difficulty at which one asset may have a cap: a hard limit beside the appetite
 PASSED_SHARE, KEPT_SHARE = 0.7, 0.3  # of graphs that need a part, and of others, those with a cap
 TERMS = (
     "Every k$ of expected loss that is avoided is worth {avoided_loss} k$. Hard limit: the expected loss is "

@@ -14,7 +14,8 @@ from scenarios.company.splits import belongs_to
 from scenarios.company.steps import name_code
 
 MAX_TRIES = 300
-BOUND_FROM, BOUND_SHARE = 3, 0.18  # difficulty from which so many best parts are others without the limit
+BOUND_FROM = 3  # first difficulty whose questions are drawn so that the limit decides
+BOUND_SHARE = 0.18  # of the questions: without the limit another part would be the best
 MOST_BOUND_TRIES = 100  # after these any question will do
 LEAST_AFFORDABLE = (3, 3, 4, 4, 6, 7, 8, 10, 12, 14)  # parts to choose among, by difficulty 1-10
 
@@ -55,7 +56,8 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
             setting, domain.seat, option, attempt, "need" if is_bound else "as set"
         )
         efficient = list_efficient(parts)
-        if is_bound and efficient == list_efficient(parts, keeping=False):
+        unbound = list_efficient(parts, keeping=False) if is_bound else []
+        if is_bound and efficient == unbound:
             continue
         costs = [upgrade["cost"] for upgrade in structure["upgrades"].values()]
         shown_in_full = [setting.drawn_sector, setting.drawn_names[option], costs]
@@ -66,7 +68,7 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
             if belongs_to(split, [amount, shown_in_full])
             and belongs_to(split, [amount, shown_in_short])
             and len(list_affordable(parts, amount, keeping=not is_bound)) >= LEAST_AFFORDABLE[difficulty - 1]
-            and not (is_bound and is_limit_idle(parts, amount))
+            and not (is_bound and take_within(efficient, amount) is take_within(unbound, amount))
         ]
         if amounts:
             return {
@@ -86,13 +88,6 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
 def list_affordable(parts: Sequence[Part], amount: int, keeping: bool = True) -> list[Part]:
     """The parts within the amount that keep the limit, without `keeping` those that break it, too."""
     return [part for part in parts if part.cost <= amount and (part.keeps_limit or not keeping)]
-
-
-def is_limit_idle(parts: Sequence[Part], amount: int) -> bool:
-    """Return whether the best part within the amount is the same without the limit."""
-    return take_within(list_efficient(parts), amount) is take_within(
-        list_efficient(parts, keeping=False), amount
-    )
 
 
 def list_parts(domain: Domain, question: PartQuestion) -> tuple[Part, ...]:

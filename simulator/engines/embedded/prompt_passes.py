@@ -44,18 +44,11 @@ def prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
 
 def _prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
     """Compute the prompts of new rows, equal ones of a policy once."""
-    places: dict[tuple[str, tuple[int, ...]], int] = {}
-    owner = [places.setdefault((row.policy.name, tuple(row.cached)), len(places)) for row in rows]
-    firsts = [rows[owner.index(place)] for place in range(len(places))]
+    firsts, owner = _find_distinct(rows)
     cache = DynamicCache()
     seen = torch.zeros(len(firsts), 0, dtype=torch.bool)
     valid = _extend(lane, firsts, [row.cached for row in firsts], cache, seen, filler_id)
-    if len(firsts) < len(rows):
-        index = torch.tensor(owner, device=valid.device)
-        cache.batch_select_indices(index)
-        valid = valid[index]
-    lane.window.append_rows(cache, valid)
-    lane.rows.extend(rows)
+    _append(lane, rows, cache, valid, owner)
 
 
 def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
@@ -63,9 +56,8 @@ def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
 
     Where the model's attention knows shared texts, rows keep no copies of them in the window.
     """
-    places: dict[tuple[int, ...], int] = {}
-    owner = [places.setdefault(tuple(row.cached), len(places)) for row in rows]
-    prompts = [list(prompt) for prompt in places]
+    firsts, owner = _find_distinct(rows)
+    prompts = [list(row.cached) for row in firsts]
     trunk = _find_trunk(lane, rows[0], prompts, filler_id)
     cache, start = DynamicCache(), 0
     if trunk is not None:
@@ -78,12 +70,27 @@ def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
                 wide = (len(prompts), -1, -1, -1)
                 cache.update(keys.expand(wide), values.expand(wide), number)
     seen = torch.ones(len(prompts), cache.get_seq_length(), dtype=torch.bool)
-    valid = _extend(
-        lane, rows[: len(prompts)], [prompt[start:] for prompt in prompts], cache, seen, filler_id
-    )
-    index = torch.tensor(owner, device=valid.device)
-    cache.batch_select_indices(index)
-    lane.window.append_rows(cache, valid[index])
+    valid = _extend(lane, firsts, [prompt[start:] for prompt in prompts], cache, seen, filler_id)
+    _append(lane, rows, cache, valid, owner)
+
+
+def _find_distinct(rows: Sequence[Row]) -> tuple[list[Row], list[int]]:
+    """Return the rows of different policies or prompts, and of every row the place of its like among them."""
+    firsts: dict[tuple[str, tuple[int, ...]], Row] = {}
+    keys = [(row.policy.name, tuple(row.cached)) for row in rows]
+    for key, row in zip(keys, rows, strict=True):
+        firsts.setdefault(key, row)
+    places = {key: place for place, key in enumerate(firsts)}
+    return list(firsts.values()), [places[key] for key in keys]
+
+
+def _append(lane: Lane, rows: list[Row], cache: DynamicCache, valid: Tensor, owner: list[int]) -> None:
+    """Give the lane these rows with the computed prompts of `owner`, one of them for each row."""
+    if len(valid) < len(rows):
+        index = torch.tensor(owner, device=valid.device)
+        cache.batch_select_indices(index)
+        valid = valid[index]
+    lane.window.append_rows(cache, valid)
     lane.rows.extend(rows)
 
 
@@ -152,9 +159,15 @@ def _extend(
 
 def count_common(prompts: Sequence[Sequence[int]]) -> int:
     """Return how many tokens all prompts begin with alike."""
-    places = zip(*prompts, strict=False)
-    most = min(map(len, prompts))
-    return next((place for place, tokens in enumerate(places) if len(set(tokens)) > 1), most)
+    first, *others = map(tuple, prompts)
+    low, high = 0, min(map(len, prompts)) + 1
+    while high - low > 1:  # alike up to `low`, not up to `high`
+        middle = (low + high) // 2
+        if all(first[low:middle] == other[low:middle] for other in others):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 MOST_GUESSES = 4  # of a row in one pass
