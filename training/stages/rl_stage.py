@@ -46,10 +46,10 @@ def prepare_policies(
     references = _make_references(models, load_start) if config.needs_reference else None
     actors = None
     every = {id(one): one for one in [*models.values(), *(references or {}).values()]}.values()
-    if memory.sharding == "fsdp2" and ranks.size > 1:
+    if memory.sharding != "none" and ranks.size > 1:
         actors = copy_models(models)  # whole ones, to play with
         for model in every:
-            shard_model(model, bf16=memory.bf16, cpu_offload=memory.cpu_offload)
+            shard_model(model, bf16=memory.bf16, cpu_offload=memory.sharding == "fsdp2_offload")
     elif memory.bf16:
         for model in every:
             compute_in_bf16(model)
@@ -116,6 +116,7 @@ def train_steps(
     if guards.validate_every and not validation:
         raise ValueError("no scenarios to validate on")
     last = config.max_steps if last is None else last
+    section = "marl" if name == "marl" else "grpo"
     trainer = OverlappedLearner(learner, scenarios_of, config.max_steps if last else 0)
     best, skipped = BestWeights(learner, validation, patience=guards.patience), SkippedSteps()
     parts: dict[str, Stateful] = {"learner": trainer, "best": best, "skipped": skipped}
@@ -130,7 +131,7 @@ def train_steps(
     for step in range(learner.num_steps + 1, last + 1):
         if best.should_stop:
             break
-        with explain_memory_errors(name), explain_lost_ranks(ranks):
+        with explain_memory_errors(name, f"{section}.memory.micro_batch_tokens"), explain_lost_ranks(ranks):
             fault_point("step")
             metrics = trainer.step()
             is_due = guards.validate_every and (step % guards.validate_every == 0 or step == config.max_steps)
