@@ -4,7 +4,7 @@ A task waits for those that make the weights it starts from, as far as these are
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,7 @@ def train_on_labels(
         prepare_stage(run, stage, role, labels, overrides, resume=resume)
     tasks = [stage_task(run, stage, role) for role in roles]
     if stage in FEEDBACK_STAGES:
-        tasks += [evaluate_task(run, stage, role) for role in roles]
+        tasks += [replace(evaluate_task(run, stage, role), after=(f"{stage}/{role}",)) for role in roles]
     perform(run, tasks, stage)
 
 
@@ -146,11 +146,8 @@ def run_schedule(run: Run) -> list[str]:
         perform(run, tasks, "schedule")
     finally:
         seconds = add_wall_time(run, time.monotonic() - start)
-    price = run.config.price_per_hour
-    cost = f", {price * seconds / 3600:.2f} at {price:g} per hour" if price else ""
     lines = [
-        f"{len(tasks)} stages are done, {was_done} of them before this call;"
-        f" so far {seconds / 60:.1f} min{cost}"
+        f"{len(tasks)} stages are done, {was_done} of them before this call; so far {seconds / 60:.1f} min"
     ]
     if run.config.review.num_scenarios:
         count = run.read_payload(REVIEW)["num_cases"]
@@ -228,10 +225,8 @@ def _list_makers(run: Run, stage: str, owner: str | None) -> tuple[str, ...]:
     """The tasks that make a stage's weights of one owner; None: of all owners."""
     if not stage:
         return ()
-    owners = list_stage_owners(run.config, stage)
-    return tuple(
-        f"{stage}/{one}" if one else stage for one in owners if one in (None, owner) or owner is None
-    )
+    owners = [one for one in list_stage_owners(run.config, stage) if owner is None or one in (None, owner)]
+    return tuple(f"{stage}/{one}" if one else stage for one in owners)
 
 
 def baselines_task(run: Run) -> Task:
@@ -242,16 +237,12 @@ def evaluate_task(run: Run, title: str, role: str | None = None) -> Task:
     """The sealed plays of a stage by a role alone; None: by the team, or by the agent in place of it."""
     evaluation, stage = run.config.evaluation, weights_of(title)
     args: tuple[str, ...] = (title,) if role is None else (title, role)
-    call, count, case_units, reports = evaluate_team, evaluation.num_team_scenarios, TEAM_CASE, TEAM_REPORT
-    if role is not None:
-        call, count, case_units, reports = (
-            evaluate_role,
-            evaluation.num_role_scenarios,
-            ROLE_CASE,
-            ROLE_REPORT,
-        )
-    elif STAGES[stage].owners == "single":
-        call, case_units, reports = evaluate_single, ROLE_CASE, ROLE_REPORT
+    call: Callable[..., None] = evaluate_role
+    count, case_units, reports = evaluation.num_role_scenarios, ROLE_CASE, ROLE_REPORT
+    if role is None:
+        call, count = evaluate_single, evaluation.num_team_scenarios
+    if role is None and STAGES[stage].owners != "single":
+        call, case_units, reports = evaluate_team, TEAM_CASE, TEAM_REPORT
     return Task(
         name=f"evaluate/{title}/{role or TEAM}",
         call=call,

@@ -92,7 +92,7 @@ def train_on_scenarios(
 ) -> None:
     """Train a model with the weights of stage `source` on rollouts of scenarios, and publish it.
 
-    `draw`: the scenario at a place; every step plays the next ones. `grpo`: in place of the run's own section.
+    `draw`: the scenario at a place; every step plays the next ones. `grpo`: in place of the config's section.
     `on_hosts`: the run's rollout hosts play, if it has any; they know the run's own families alone.
     """
     config, name = run.config, f"{stage}/{role}"

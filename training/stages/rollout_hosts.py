@@ -23,9 +23,7 @@ from training.runs.run_folder import Run
 from training.runs.workers import spare_gpus
 from training.stages.from_config import choose_game, load_joint_start, make_chat
 
-Start = tuple[
-    str, str | None
-]  # the stage whose weights a stage starts from, and their owner; None: the team's
+Start = tuple[str, str | None]  # the stage whose weights play at first, and their owner; None: the team
 
 
 @contextmanager
