@@ -56,12 +56,12 @@ class DataConfig(Section):
 
 
 class RolloutsConfig(Section):
-    """Where the episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
+    """Where episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
 
     hosts: Count = 0
     """Processes that play, each with all policies; 0 plays in the learner's process."""
     block_size: Count = 0
-    """Cases that are played side by side, what a host takes at a time; 0: all of a step, for one host."""
+    """Cases that are played side by side, or on a host; 0: all of a step, and 250 of an evaluation."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     """Seconds after which a silent host is replaced; ranks without hosts wait as long for each other."""
     ray: str = ""
@@ -112,8 +112,6 @@ class EvaluationConfig(Section):
     """Play all of them greedily, too; without, half of the time, and what greedy play shows is not judged."""
     num_tries: PositiveCount = 4
     """Plays of each of the first 100 team cases, for the chance that all succeed; 1 plays none again."""
-    block_size: PositiveCount = 250
-    """Cases that are played together: more take more memory, and what a stop loses is a block."""
 
     @model_validator(mode="after")
     def _check_greedy_plays(self) -> Self:

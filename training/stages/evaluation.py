@@ -6,6 +6,7 @@ from typing import Any
 
 from evaluation.scoring.baselines import play_role_baselines, play_team_baselines
 from evaluation.scoring.outcomes import (
+    BLOCK_SIZE,
     FOLDER,
     TEAM,
     StagePlays,
@@ -69,7 +70,7 @@ def play_sealed(
         folder=folder or outcomes_folder(run),
         temperature=config.temperature,
         with_greedy=with_greedy and config.greedy,
-        block_size=config.block_size,
+        block_size=run.config.rollouts.block_size or BLOCK_SIZE,
         num_tries=config.num_tries if is_repeated else 1,
         num_tried=NUM_TRIED_CASES,
     )
