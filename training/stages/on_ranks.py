@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if (options.role is None) != (options.stage == "marl"):
         parser.error("sft and grpo train one ROLE, marl trains the team")
+    if options.max_steps and options.stage != "marl":
+        parser.error("--max-steps is of marl")
     quiet_libraries()
     try:
         keep_freed_memory()
