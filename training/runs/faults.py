@@ -42,4 +42,4 @@ def enter_stage(stage: str) -> None:
 
 def fault_point(place: str, value: Value = None) -> Value:  # type: ignore[assignment]
     """Come to `place` with this value; a fault that is planned for now happens here."""
-    return value if _plan is None else _plan.visit(place, value)  # type: ignore[no-any-return]
+    return value if _plan is None else _plan.visit(place, value)

@@ -5,6 +5,7 @@ Labels and settings of a stage are copied into the run when it begins (RUN/feedb
 """
 
 import hashlib
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,7 +110,7 @@ def train_corrections(run: Run, owner: str) -> None:
         sft__batch_size=settings.batch_size,
         sft__optimizer="adamw",
         sft__learning_rate=settings.learning_rate,
-        sft__micro_batch_size=0,
+        sft__micro_batch_size=math.gcd(run.config.sft.micro_batch_size, settings.batch_size),
         sft__row_layout=layout,
         sft__validate_every=0,
         sft__patience=0,
