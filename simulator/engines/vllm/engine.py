@@ -87,7 +87,6 @@ class VLLMEngine:
         self.store = AdapterStore()
         self._thread = LoopThread("vllm-engine")
         self._base = self._make_host(base) if base is not None else None
-        self._base_folder = base
         weakref.finalize(self, self.store.close)
 
     def set_policy(self, policy: str, model: Any = None, *, version: str, adapter: str | None = None) -> None:
@@ -130,7 +129,7 @@ class VLLMEngine:
         kept = None if isinstance(model, Path) else folder
         host = self._own_hosts.get(policy)
         if host is None:
-            host = self._own_hosts[policy] = self._make_host(folder, self._base_folder or folder)
+            host = self._own_hosts[policy] = self._make_host(folder)
         else:
             before = self._served.get(policy)
             if before is not None and before.host is host and before.num_in_flight:

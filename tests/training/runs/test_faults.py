@@ -4,6 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -91,8 +92,8 @@ def test_spoilt_numbers() -> None:
     plan_faults(
         parse_faults(["nan@reward:1", "inf@reward:2", "huge@reward:3", "none@reward:4", "nan@loss:1"])
     )
-    first, second, third, fourth, fifth = (fault_point("reward", 0.5) for _ in range(5))
-    assert first is not None
+    spoilt: list[Any] = [fault_point("reward", 0.5) for _ in range(5)]
+    first, second, third, fourth, fifth = spoilt
     assert math.isnan(first)
     assert (second, third, fourth, fifth) == (math.inf, 1e308, None, 0.5)
     weight = torch.ones(1, requires_grad=True)
