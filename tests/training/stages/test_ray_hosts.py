@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cluster() -> Iterator[None]:
-    join_cluster("")
+    join_cluster("local")
     yield
     ray.shutdown()
 
