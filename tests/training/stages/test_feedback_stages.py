@@ -52,7 +52,7 @@ def begin(source: Run, folder: Path, stage: str, labels: Path) -> Run:
     run = Run.open(folder)
     settings = ["source=sft", *SETTINGS[stage]]
     if stage == "ppo":
-        prepare_stage(run, "reward", ROLE, labels, ["source=sft", "epochs=1"], resume=False)
+        prepare_stage(run, "reward", ROLE, labels, ["source=sft", "epochs=6"], resume=False)
         train_stage(folder, "reward", ROLE)
     prepare_stage(run, stage, ROLE, None if stage == "ppo" else labels, settings, resume=False)
     return run
