@@ -32,12 +32,12 @@ HURDLES: Mapping[Band, Fraction] = {"tight": Fraction(2), "middle": Fraction(1),
 RISING_TENTHS: Mapping[str, int] = {"high": 6, "good": 5, "mid": 4, "low": 3, POOR: 2}
 # share of the experts who hold each habit
 REPORT_HABITS: Mapping[str, float] = {
-    "full": 0.2,
-    "lean": 0.1,
-    "fair": 0.15,
-    "strict": 0.2,
-    "easy": 0.15,
-    "rising": 0.2,
+    "full": 0.28,
+    "lean": 0.08,
+    "fair": 0.1,
+    "strict": 0.16,
+    "easy": 0.12,
+    "rising": 0.26,  # not the most frequent one at any reach of the budget
     "measured": 0.0,  # the best habit of the scripted teams, and
     "searched": 0.0,  # the best policy known: no demonstration shows them
 }
