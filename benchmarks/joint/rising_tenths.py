@@ -1,4 +1,4 @@
-"""Search the numbers of the habit `rising`: for each word of a step's return, the share of the budget it may reach.
+"""Search the numbers of the habit `rising`: by the word for a step's return, the tenths an offer may reach.
 
 Coordinate ascent over tenths of the budget, on training cases of difficulties 1 and 2: the numbers with the
 highest mean V when every seat follows them. Run it as `python -m benchmarks.joint.rising_tenths`; three

@@ -3,11 +3,12 @@
 A seat's habit says which part it offers on every option: `full` the one of the largest worth, `lean` the
 first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the best part
 at a quarter of the budget, `measured` all steps over a hurdle of 2, 1 or 0.6 where money is tight, in the
-middle or ample, `rising` all steps whose return allows for the share of the budget that the offer then takes,
-`searched` what the best policy found offers (`scenarios.team.searched`). A seat that finds its part by measuring names the most that it may cost instead: a `quarter`, a `third` or a `half` of the
-budget, or `all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds: `exact` the best of all
-combinations, `return` and `worth` offer by offer in that order. Joint training has to find out which habits
-serve the team best together.
+middle or ample, `rising` all steps whose return allows for the share of the budget that the offer then
+takes, `searched` what the best policy found offers (`scenarios.team.searched`). A seat that finds its part
+by measuring names the most that it may cost instead: a `quarter`, a `third` or a `half` of the budget, or
+`all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds: `exact` the best of all combinations,
+`return` and `worth` offer by offer in that order. Joint training has to find out which habits serve the
+team best together.
 """
 
 import itertools

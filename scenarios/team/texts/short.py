@@ -45,8 +45,8 @@ def write_reconciler_system(public: PublicCase, *, with_tools: bool, most_questi
 
 
 def write_report_brief(case: PlayableCase, seat: Seat, *, with_tools: bool) -> str:
-    """Write what a specialist reads: its steps per option with a word for their return, the part's cost in tenths
-    of the budget, code, cost and worth.
+    """Write what a specialist reads: its steps per option with a word for their return, tenths of the budget,
+    code, cost and worth.
 
     Example: "Budget 40 tight.\\nA need: first 2 F 9 14, mid 3 G 15 22\\nB: high 1 H 4 9, low 2 I 9 12"
     """
