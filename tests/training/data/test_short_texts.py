@@ -20,7 +20,7 @@ DIGESTS = {
     "risk": "823a53303bd4fefe",
     "cost": "5529884aa92f0213",
     "reconcile": "5b37d4e9f8ea1ecb",
-    "team": "a8434b5613f76990",
+    "team": "b3881ff7d4bfbb03",
 }
 
 
