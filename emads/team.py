@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from emads.run_weights import RunWeights
 
 SCRIPTED = "scripted"
+EMBEDDED = "transformers"  # the engine in this process
 SCRIPTED_DIFFICULTIES = (1, 2)
 MOST_TOKENS = 20_000  # of a turn: more than any player but a script takes, and a script's are characters
 

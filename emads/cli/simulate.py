@@ -48,9 +48,6 @@ def simulate(
     atif: Annotated[
         Path | None, typer.Option(help="Folder for one ATIF document (agent trajectory, JSON) per episode.")
     ] = None,
-    spans: Annotated[
-        Path | None, typer.Option(help="File for OpenTelemetry spans (pip install 'emads[otel]').")
-    ] = None,
     live: Annotated[bool, typer.Option("--live", help="Show events while they happen.")] = False,
     protocol: Annotated[
         str,
@@ -127,9 +124,8 @@ def simulate(
     for option, folder in (("--html", html), ("--atif", atif)):
         if folder is not None:
             check_page_folder(option, folder)
-    for option, file in (("--jsonl", jsonl), ("--spans", spans)):
-        if file is not None:
-            check_file_target(option, file)
+    if jsonl is not None:
+        check_file_target("--jsonl", jsonl)
     from roles.registry import ROLES
     from simulator.agents.agent_kinds import read_kinds, read_limits
 
@@ -148,7 +144,7 @@ def simulate(
         kinds=kinds,
         limits=limits,
     )
-    outputs = commands.Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
+    outputs = commands.Outputs(html=html, episodes=jsonl, atif=atif, live=live)
     if protocol == "assess":
         return commands.simulate(chosen, outputs)
     return commands.simulate_full(
