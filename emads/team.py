@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from emads.seats import SCRIPTED, STAGES
 from emads.seats.person import PersonEngine, WebPersonEngine
 from emads.seats.players import (
-    STAGES,
     ApiPlayer,
     HumanPlayer,
     Player,
@@ -51,8 +51,6 @@ from training.export.team_folder import find_stage
 if TYPE_CHECKING:
     from emads.run_weights import RunWeights
 
-SCRIPTED = "scripted"
-EMBEDDED = "transformers"  # the engine in this process
 SCRIPTED_DIFFICULTIES = (1, 2)
 MOST_TOKENS = 20_000  # of a turn: more than any player but a script takes, and a script's are characters
 

@@ -14,10 +14,10 @@ from emads.cli.checks import (
     refuse_missing_run,
 )
 from emads.cli.options import ApiOption, SeatOption, read_seat_options
+from emads.seats import SCRIPTED
 from roles.errors import UserError, unknown
 
 CASE_SUFFIXES = (".yaml", ".yml", ".md")
-SCRIPTED = "scripted"
 FIRST_SIMULATION = "emads simulate examples/card-payments.yaml --team scripted --html out/"
 
 

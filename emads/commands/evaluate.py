@@ -22,7 +22,8 @@ from emads.commands.stages import (
     perform,
 )
 from emads.played_case import play_cases
-from emads.team import EMBEDDED, load_team
+from emads.seats import EMBEDDED
+from emads.team import load_team
 from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, write_side_by_side
 from evaluation.report.page import write_report
 from evaluation.report.results_page import write_results_page

@@ -8,9 +8,10 @@ from pathlib import Path
 from emads.bench.card import PAGE, compare_cards
 from emads.bench.cases import TABLE, BenchCase, Cell, find_band
 from emads.bench.run import REPLIES, name_folder, play_into
+from emads.seats import EMBEDDED, SCRIPTED
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
-from emads.team import EMBEDDED, SCRIPTED, Team, load_team
+from emads.team import Team, load_team
 from evaluation.probes.diagnostics import (
     describe_diagnostics,
     find_faults,

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from emads.played_case import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
-from emads.seats import STOPPED
+from emads.seats import EMBEDDED, SCRIPTED, STOPPED
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
-from emads.team import EMBEDDED, SCRIPTED, Team, load_team
+from emads.team import Team, load_team
 from evaluation.minutes.governed import plan_course, render_governed
 from evaluation.minutes.live_view import LiveView
 from evaluation.minutes.minutes import (

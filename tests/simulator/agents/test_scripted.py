@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from episode_rows import read_episodes
+from hostile_policies import hostile, silent
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios, oracle_engine
 
 from roles.errors import UserError
@@ -21,14 +22,7 @@ from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, TeamScenario, decision_value
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, best_decision
-from simulator.agents.scripted_policies import (
-    BASELINES,
-    baseline_team,
-    hostile,
-    oracle_solo,
-    oracle_team,
-    silent,
-)
+from simulator.agents.scripted_policies import BASELINES, baseline_team, oracle_solo, oracle_team
 from simulator.agents.solo import play_solos
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine, ScriptedPolicy, SeededPolicy
