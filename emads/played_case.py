@@ -10,7 +10,7 @@ from typing import TypeGuard, TypeVar
 from emads.seats import STOPPED
 from emads.team import Team
 from evaluation.minutes.minutes import NOT_SCORED
-from evaluation.minutes.transcript import EpisodeTranscript, render_text, transcript
+from evaluation.minutes.transcript import render_text, transcript
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios.team import TeamScenario
@@ -42,16 +42,13 @@ class PlayedCase:
     briefs: Mapping[str, str]  # seat -> what it read first
 
     @property
-    def transcript(self) -> EpisodeTranscript:
-        """Return briefs, reports, decision, votes and scores for readers."""
-        unscored = {"explanation": NOT_SCORED if self.episode.error is None else FAULT}
-        shown = unscored if self.verdict is None else asdict(self.verdict)
-        return transcript(episode_to_dict(self.episode), shown, briefs=self.briefs, label=self.label)
-
-    @property
     def text(self) -> str:
         """Return the episode as text: briefs, reports, decision, votes."""
-        text = render_text(self.transcript)
+        unscored = {"explanation": NOT_SCORED if self.episode.error is None else FAULT}
+        shown = unscored if self.verdict is None else asdict(self.verdict)
+        text = render_text(
+            transcript(episode_to_dict(self.episode), shown, briefs=self.briefs, label=self.label)
+        )
         if isinstance(self.case, FreeCase):
             options = [f"  {letter}. {meaning}" for letter, meaning in self.case.meanings.items()]
             text = "\n".join([self.case.title, *options, "", text])

@@ -4,7 +4,6 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
@@ -21,10 +20,7 @@ from emads.commands.stages import (
     has_pretrained_base,
     perform,
 )
-from emads.played_case import play_cases
-from emads.seats import EMBEDDED
-from emads.team import load_team
-from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, write_side_by_side
+from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, transcript, write_side_by_side
 from evaluation.report.page import write_report
 from evaluation.report.results_page import write_results_page
 from evaluation.scoring.outcomes import TEAM, StagePlays, read_plays
@@ -51,13 +47,19 @@ from roles.registry import ROLES
 from roles.team import TEAM_ROLES
 from scenarios.base import SEALED
 from scenarios.team.single import SINGLE
+from simulator.export.episode_files import episode_to_dict
+from simulator.graph.runner import play_team
+from simulator.reward import score_episode
 from training.config.run_config import RunConfig, compute_digest
-from training.models.weights import stage_marker
+from training.data.demonstrations import team_scenario
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_team, stage_marker
 from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
 from training.stages.evaluation import play_sealed_role
+from training.stages.from_config import choose_game, make_chat, team_engine
 from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
 
 GATE_FAILURE = 3  # exit status of a demo or an evaluation whose gates are red, where gates are asked for
@@ -328,6 +330,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
 
 def write_episodes_side_by_side(run: Run) -> None:
     """Play the first test cases after every finished stage and store the chosen ones in the run folder."""
+    quiet_libraries()
     finished = [stage for stage in SHOWN_STAGES if stage == "marl" or _is_trained(run, stage)]
     plays = [play_transcripts(run, stage, NUM_SHOWN) for stage in finished]
     write_side_by_side(run.path, choose_cases(list(zip(*plays, strict=True))))
@@ -335,9 +338,33 @@ def write_episodes_side_by_side(run: Run) -> None:
 
 def play_transcripts(run: Run, stage: str, count: int) -> list[EpisodeTranscript]:
     """Return greedy episodes of the first test cases after a stage, as readable transcripts."""
-    team = load_team(run.path, stage=stage, engine=EMBEDDED)
-    played = play_cases(team, [team.draw_case(index) for index in range(count)])
-    return [replace(one.transcript, label=STAGE_TITLES[stage]) for one in played]
+    config, make_game = run.config, choose_game(run.config)
+    models, tokenizer = load_team(run, stage)
+    data = config.data
+    cases = [team_scenario("test", data.seed, index, data.difficulties) for index in range(count)]
+    episodes = play_team(
+        cases,
+        engine=team_engine(models, tokenizer, config, stage),
+        chat=make_chat(tokenizer, config),
+        temperature=0.0,
+        max_completion_tokens=config.marl.max_completion_tokens,
+        stream="simulate",
+        make_game=make_game,
+        rounds=config.marl.rounds,
+    )
+    names = ("reward", "value", "consensus", "unresolved", "escalation", "explanation")
+    transcripts = []
+    for case, episode in zip(cases, episodes, strict=True):
+        verdict = score_episode(case, episode, config.team_reward)
+        transcripts.append(
+            transcript(
+                episode_to_dict(episode),
+                {name: getattr(verdict, name) for name in names},
+                briefs={role: make_game(case).write_report_brief(role) for role in case.seats},
+                label=STAGE_TITLES[stage],
+            )
+        )
+    return transcripts
 
 
 def report_runs(paths: Sequence[Path], *, markdown: Path | None = None) -> list[Path]:
