@@ -39,7 +39,7 @@ from simulator.chat_messages import MessageChat
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile, Usage
+from simulator.engines.openai.chat_engine import ChatEngine, EndpointUsage, Ledger, ReplyFile
 from simulator.engines.openai.endpoint import Budget
 from simulator.engines.routed import Route, RoutedEngine
 from simulator.engines.scripted import ScriptedEngine
@@ -266,7 +266,7 @@ class Team:
 
     def describe_usage(self) -> list[str]:
         """Say what the seats of API models took, one line for each and one for all; nothing without such."""
-        lines, total = [], Usage()
+        lines, total = [], EndpointUsage()
         for seat in ROLES:
             player = self.seats.named.get(seat, self.seats.others)
             usage = self.ledger.sum_of(suffix=f"/{seat}")
@@ -303,7 +303,7 @@ class _Endpoints:
         return engine
 
 
-def describe_usage(usage: Usage, is_priced: bool) -> str:
+def describe_usage(usage: EndpointUsage, is_priced: bool) -> str:
     """Write usage in one line, e.g. "12 requests, 8,120 tokens in, 940 out, cost 0.0297"."""
     words = [
         f"{usage.num_requests:,} requests",

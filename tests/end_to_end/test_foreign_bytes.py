@@ -44,7 +44,7 @@ from simulator.governance.runner import open_services, play_governed
 from simulator.governance.seals import read_or_create_key
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 from training.config.loading import load_config
-from training.feedback.labels import Label, Message, Provenance, Verdict, add_label, read_labels
+from training.feedback.labels import Label, Message, Provenance, VerdictLabel, add_label, read_labels
 from training.models.base_model import load_pretrained
 
 ROOT = Path(__file__).parent.parent.parent
@@ -207,7 +207,7 @@ REPLY = {
     ],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2},
 }  # fmt: skip
-VERDICT = Verdict(
+VERDICT = VerdictLabel(
     case=CASE.key,
     seat="cto",
     prompt=(Message(role="system", content="You are CTO."), Message(role="user", content="Which option?")),
