@@ -34,9 +34,7 @@ from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.agents.scripted_policies import oracle_team
 from simulator.agents.suite_scripts import MakeScript
-from simulator.chat import Chat
-from simulator.chat_messages import MessageChat
-from simulator.chat_plain import PlainChat
+from simulator.chat import Chat, MessageChat, PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.chat_engine import ChatEngine, EndpointUsage, Ledger, ReplyFile

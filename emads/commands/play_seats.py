@@ -26,9 +26,7 @@ from evaluation.summary.tables import print_tables
 from roles.team import TEAM_ROLES
 from scenarios.team import TeamScenario
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat import Chat
-from simulator.chat_messages import MessageChat
-from simulator.chat_plain import PlainChat
+from simulator.chat import Chat, MessageChat, PlainChat
 from simulator.engines.base import Engine
 from simulator.engines.routed import Route, RoutedEngine, route_teams
 from simulator.engines.scripted import ScriptedEngine

@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import InfrastructureError, UserError
-from simulator.chat_messages import MessageChat
+from simulator.chat import MessageChat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.client import ChatClient, is_too_long

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
 from roles.base import Role
-from simulator.chat_messages import Said, read_opening
+from simulator.chat import Said, read_opening
 from simulator.engines.openai.reply import ChatReply
 from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, describe_tools, parse_tool_calls
 

@@ -28,7 +28,7 @@ from scenarios.tasks.question_files import read_questions
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import SoloEpisode, play_solos
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 
