@@ -9,7 +9,7 @@ from roles.registry import ROLES
 from scenarios.base import Split
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from training.data.demonstrations import demonstration_row, role_scenario, seat_row, team_scenario
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")

@@ -20,8 +20,7 @@ from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
 from scenarios.team.frontier import budget_band
 from simulator.agents.agent import Agent
 from simulator.agents.solo import play_solo
-from simulator.chat import Chat
-from simulator.chat_plain import PlainChat
+from simulator.chat import Chat, PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import MAX_TURNS, play_episodes
