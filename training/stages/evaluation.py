@@ -139,8 +139,11 @@ def evaluate_governed(path: Path, stage: str) -> None:
         scorer = GovernedScorer(weights=reward, reward=reward_team)
         with serve(run, models, stage, end_id=chat.end_id) as engine:
 
-            def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[Any]:
-                groups = player.play_once(engine, part, f"{stream}/{temperature}", temperature=temperature)
+            async def play(
+                part: Sequence[Any], temperature: float, first_place: int, stream: str
+            ) -> list[Any]:
+                stream = f"{stream}/{temperature}"
+                groups = await player.play_each(engine, part, stream, temperature=temperature)
                 scored = [group.report_sets[0].scored[0] for group in scorer.score(groups)]
                 return [
                     describe_episode(case, one.episode, one.verdict)
