@@ -21,7 +21,6 @@ from evaluation.minutes.governed import plan_course, render_governed
 from evaluation.minutes.live_view import LiveView
 from evaluation.minutes.minutes import (
     NOT_SCORED,
-    make_index_row,
     minutes_file,
     render_minutes,
     write_index,
@@ -302,8 +301,8 @@ def write_outputs(
             one.write_atif(document)
             lines.append(f"ATIF:     {document}")
     if outputs.html is not None and len(shown) > 1:
-        rows = [make_index_row(one.case, one.played, one.verdict) for one in shown]
-        lines.append(f"index:    {write_index(outputs.html, rows, label=label)}")
+        played = [(one.case, one.played, one.verdict) for one in shown]
+        lines.append(f"index:    {write_index(outputs.html, played, label=label)}")
     if outputs.episodes is not None:
         write_lines(outputs.episodes)
         lines.append(f"episodes: {outputs.episodes}")

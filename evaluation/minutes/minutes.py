@@ -5,8 +5,7 @@ control characters are spelled out. Truth and scores are shown where a case has 
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -264,33 +263,27 @@ def _read_talk(episode: Episode, chat: Chat | None, roles: Roles) -> dict[str, l
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRow:
-    """One page of minutes in the index.
-
-    Example: IndexRow(file="team-test-0-7-2.html", title="Bank case: 3 options", key="team/test/0/7/2",
-                      outcome="Decided: option B", status="", tone="good", reward="0.97")
-    """
-
-    file: str
-    title: str
-    key: str
-    outcome: str
-    status: str  # of a governed episode
-    tone: str  # "good", "bad", "warn" or ""
-    reward: str  # "" where nobody knows the right answer
-
-
 def minutes_file(episode: Episode) -> str:
     """The page's file name, e.g. "team-test-0-7-2.html" (with ".1" before the ending for a second play)."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", episode.scenario_key)
     return f"{name}{f'.{episode.index_in_group}' if episode.index_in_group else ''}.html"
 
 
-def make_index_row(
+def write_index(
+    folder: Path,
+    shown: Iterable[tuple[PlayableCase, Episode | GovernedRecord, TeamVerdict | None]],
+    *,
+    label: str,
+) -> Path:
+    """Write index.html beside the pages of these cases (`minutes_file`), with links in their order."""
+    rows = [_make_index_row(*one) for one in shown]
+    page = load_template("index.html").render(label=visible(label), rows=rows)
+    return write_page(folder / "index.html", page)
+
+
+def _make_index_row(
     case: PlayableCase, played: Episode | GovernedRecord, verdict: TeamVerdict | None
-) -> IndexRow:
-    """Return the row of one page; its file is that of `minutes_file`."""
+) -> Shown:
     if isinstance(played, GovernedRecord):
         episode, outcome = played.episode, say_decision(played, case)
         status, tone = STATUS.get(played.status, (played.status, ""))
@@ -298,19 +291,12 @@ def make_index_row(
         episode, decision = played, read_episode(case, played).decision
         status, tone = "", "good" if decision is not None and not decision.escalate else "bad"
         outcome = say_outcome(case, episode, decision)
-    return IndexRow(
-        file=minutes_file(episode),
-        title=find_title(case),
-        key=visible(case.key),
-        outcome=outcome,
-        status=status,
-        tone=tone,
-        reward=f"{verdict.reward:.2f}" if verdict else "",
-    )
-
-
-def write_index(folder: Path, rows: Sequence[IndexRow], *, label: str) -> Path:
-    """Write index.html beside the pages that it links to, in the order of `rows`."""
-    return write_page(
-        folder / "index.html", load_template("index.html").render(label=visible(label), rows=rows)
-    )
+    return {
+        "file": minutes_file(episode),
+        "title": find_title(case),
+        "key": visible(case.key),
+        "outcome": outcome,
+        "status": status,
+        "tone": tone,
+        "reward": f"{verdict.reward:.2f}" if verdict else "",
+    }

@@ -11,21 +11,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from evaluation.minutes.transcript import SIDE_BY_SIDE_FILE, read_side_by_side, render_side_by_side_html
+from evaluation.minutes.transcript import load_case, render_side_by_side_html
 from evaluation.minutes.words import join_words
 from evaluation.pages import load_template, write_page
 from evaluation.probes.diagnostics import DIAGNOSTICS_FILE, read_diagnostics
 from evaluation.report.charts import (
     METRICS_FILE,
     curve_charts,
-    difficulty_charts,
     read_metrics,
     role_chart,
     team_chart,
 )
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
 from evaluation.summary.comparison import read_seed_comparison, seed_comparison_tables
-from evaluation.summary.details import DETAILS_FILE, read_details
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_tables import (
     detail_tables,
@@ -56,11 +54,11 @@ def render_report(run_path: Path) -> str:
         UserError: as write_report.
     """
     summary = read_summary(run_path)
-    cases = read_side_by_side(run_path)
-    rows, num_bad_lines = read_metrics(run_path)
+    cases = [load_case(one) for one in summary.get("cases", ())]
+    rows = read_metrics(run_path)
     conclusion, tone = write_conclusion(summary)
     roles, team = summary["roles"], summary["team"]
-    details, diagnostics = read_details(run_path), read_diagnostics(run_path)
+    details, diagnostics = summary.get("details", {}), read_diagnostics(run_path)
     num_role = min(map(least_n, roles.values()), default=0)
     seeds = summary.get("seeds", [])
     return load_template("report.html").render(
@@ -79,12 +77,10 @@ def render_report(run_path: Path) -> str:
         runs=run_table([f"seed {one['seed']}" for one in seeds], seeds),
         seed_comparison=seed_comparison_tables(read_seed_comparison(run_path)),
         curves=curve_charts(rows, list(roles)),
-        num_bad_lines=num_bad_lines,
         gates=summary["gates"],
         transcripts=[(case.title, render_side_by_side_html(case.plays)) for case in cases],
         choice_rule=cases[0].rule if cases else "",
         shown_stages=join_words([play.label for play in cases[0].plays]) if cases else "",
-        difficulty=difficulty_charts(details),
         plays=detail_tables(details),
         diagnostics=diagnostic_tables(diagnostics),
         config=_read_text(run_path / "config.yaml"),
@@ -97,8 +93,6 @@ def _list_missing(run_path: Path) -> dict[str, Markup]:
     """Say for each absent file what it would show and which command makes it, by section."""
     wanted = {
         "curves": (METRICS_FILE, "the learning curves", "demo"),
-        "transcripts": (SIDE_BY_SIDE_FILE, "episodes side by side", "evaluate"),
-        "details": (DETAILS_FILE, "what each play took", "evaluate"),
         "diagnostics": (DIAGNOSTICS_FILE, "team diagnostics", "diagnose"),
         "config": ("config.yaml", "the resolved configuration", "demo"),
         "provenance": ("provenance.json", "versions, revision and seeds", "demo"),

@@ -8,7 +8,6 @@ from evaluation.pages import write_page
 from evaluation.probes.diagnostics import read_diagnostics
 from evaluation.report.conclusions import list_findings, write_conclusion
 from evaluation.summary.comparison import read_seed_comparison, seed_comparison_tables
-from evaluation.summary.details import read_details
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_tables import (
     detail_tables,
@@ -49,7 +48,7 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
     first, comparison = summaries[0], read_seed_comparison(runs[0])
     findings = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
     joint = _say_joint_change(comparison, first)
-    details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])
+    details, diagnostics = first.get("details", {}), read_diagnostics(runs[0])
     return [
         *([f"**{joint}**"] if joint else findings),
         write_section(run_table([path.name for path in runs], summaries), "##"),

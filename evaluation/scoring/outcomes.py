@@ -89,12 +89,14 @@ class TeamOutcome:
     offers: dict[str, int]  # seat -> offers that stand, replies to questions included
     false_claims: dict[str, int]  # seat -> claims that were struck out
     funded: list[str]  # seats with a funded part
-    questions: int  # asked by ReconcileGPT
     turns: int
     tokens: int
     reports: dict[str, str]
     decision: str
     votes: dict[str, str]
+    asked: list[tuple[str, str]]  # questions of ReconcileGPT with the seats' replies
+    cut_off: list[str]  # roles ended by a limit
+    explanation: str  # of the verdict
     best_option: bool  # whether the best plan's option was decided
     hidden: bool  # a hidden profile (scenarios.company.coordination)
 
@@ -339,12 +341,14 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         offers={seat: len(report.offers) for seat, report in reports.items()},
         false_claims={seat: len(report.false_claims) for seat, report in reports.items()},
         funded=list(read.plan.funded) if read.plan else [],
-        questions=len(episode.asked),
         turns=sum(len(trajectory.turns) for trajectory in episode.trajectories.values()),
         tokens=sum(sum(trajectory.loss_mask) for trajectory in episode.trajectories.values()),
         reports=dict(episode.reports),
         decision=episode.decision,
         votes=dict(episode.votes),
+        asked=[(one.ask, one.reply) for one in episode.asked],
+        cut_off=[role for role, path in episode.trajectories.items() if path.truncated],
+        explanation=verdict.explanation,
         best_option=decides_best_option(scenario, read.decision),
         hidden=is_hidden_profile(scenario.case),
     )

@@ -30,7 +30,6 @@ from serving.endpoint.served_team import ServedTeam, check_seat
 from serving.endpoint.tool_talk import Turn
 from simulator.agents.scripted_policies import remember_cases
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
-from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.graph.seating import Seating
 from simulator.observer import Watch
@@ -246,9 +245,7 @@ class Tables:
         self.metrics.add_tokens("completion", completion_tokens)
         game = self._make_game(case)
         briefs = {seat: game.write_report_brief(seat) for seat in case.seats}
-        shown = transcript(
-            episode_to_dict(episode), {"explanation": NOT_SCORED}, briefs=briefs, label=self.team.label
-        )
+        shown = transcript(episode, None, briefs=briefs, label=self.team.label, unscored=NOT_SCORED)
         options = [f"  {letter}. {meaning}" for letter, meaning in case.meanings.items()]
         self._minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
         while len(self._minutes) > MOST_MINUTES:

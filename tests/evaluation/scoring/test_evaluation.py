@@ -200,7 +200,6 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 STORED = (
-    "details.json",
     "scores/outcomes/untrained-team.sampled.jsonl",
     "scores/outcomes/heuristic-cto.sampled.jsonl",
 )
@@ -210,14 +209,16 @@ def test_evaluating_again_gives_the_same_bytes(
     untrained: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {name: (untrained[0] / name).read_bytes() for name in STORED}
-    numbers = read_summary(untrained[0])["roles"]
+    summary = read_summary(untrained[0])
+    numbers = summary["roles"], summary["details"]
     marks = {path: path.stat().st_mtime_ns for path in untrained[0].glob("scores/**/*.jsonl")}
     assert main(["evaluate", str(untrained[0])]) == 0
     assert {path: path.stat().st_mtime_ns for path in marks} == marks  # nothing was played again
     assert main(["evaluate", str(untrained[0]), "--again"]) == 0
     assert all(path.stat().st_mtime_ns > mark for path, mark in marks.items())  # all was
     assert {name: (untrained[0] / name).read_bytes() for name in STORED} == before
-    assert read_summary(untrained[0])["roles"] == numbers
+    summary = read_summary(untrained[0])
+    assert (summary["roles"], summary["details"]) == numbers
     assert "Reward by difficulty" in capsys.readouterr().out
 
 
