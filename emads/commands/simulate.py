@@ -18,7 +18,7 @@ from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.team import SCRIPTED, Team, load_team
 from evaluation.minutes.governed import plan_course, render_governed
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import (
     NOT_SCORED,
     minutes_file,
@@ -98,7 +98,7 @@ class Outputs:
             if self.spans is not None:
                 watches.append(stack.enter_context(write_spans(self.spans)))
             if self.live:
-                watches.append(LiveView(with_keys=num_cases > 1).watch)
+                watches.append(live_view(with_keys=num_cases > 1))
             yield join_watches(watches)
 
 

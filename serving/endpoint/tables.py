@@ -5,7 +5,6 @@ All jobs share one engine, so they are batched. A caller that goes away takes it
 
 import asyncio
 import hashlib
-import io
 import itertools
 import json
 from collections import OrderedDict
@@ -14,10 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import NOT_SCORED
 from evaluation.minutes.transcript import render_text, transcript
 from roles.base import Role, Tool
@@ -262,22 +258,9 @@ class Tables:
         )
 
 
-class LineConsole(Console):
-    """A console that tells each printed line to a caller."""
-
-    def __init__(self, tell: Tell) -> None:
-        super().__init__(file=io.StringIO())
-        self._tell = tell
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Tell one line."""
-        for words in objects:
-            self._tell(words.plain if isinstance(words, Text) else str(words))
-
-
 def watch_lines(tell: Tell | None) -> Watch | None:
     """Return the live view, told line by line to a caller; None without one."""
-    return None if tell is None else LiveView(LineConsole(tell), with_keys=False).watch
+    return None if tell is None else live_view(lambda line: tell(line.plain), with_keys=False)
 
 
 def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:
