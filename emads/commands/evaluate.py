@@ -21,8 +21,7 @@ from emads.commands.stages import (
     perform,
 )
 from evaluation.minutes.transcript import ChosenCase, choose_cases, describe_outcome
-from evaluation.report.page import write_report
-from evaluation.report.results_page import write_results_page
+from evaluation.report.page import write_report, write_results_page
 from evaluation.scoring.outcomes import TEAM, Mode, StagePlays, TeamOutcome, read_plays
 from evaluation.summary.comparison import (
     compare_seeds,

@@ -1,11 +1,12 @@
-"""The report of a run: one self-contained HTML file with charts, tables, gates, transcripts and provenance.
+"""Pages about runs: the report of one, with charts and transcripts, and the Markdown page of results.
 
-No script, no network: the page's own policy forbids both. Everything from the run folder is escaped.
+The report is one self-contained HTML file. No script, no network: the page's own policy forbids both.
+Everything from the run folder is escaped.
 """
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from evaluation.summary.run_tables import (
     team_tables,
     way_of_play,
 )
+from evaluation.summary.tables import change_cell, write_section
 
 REPORT_FILE = "report.html"
 
@@ -134,3 +136,51 @@ def _say_value(name: str, value: Any) -> str:
 
 def _read_text(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+def write_results_page(path: Path, runs: Sequence[Path], *, command: str) -> Path:
+    """Write the Markdown page of results, all or nothing; nothing on it is typed by hand.
+
+    Raises:
+        UserError: a run without summary, or a damaged file.
+    """
+    return write_page(path, results_page(runs, command=command))
+
+
+def results_page(runs: Sequence[Path], *, command: str) -> str:
+    """Return the Markdown page: all runs, then the first one in full.
+
+    Raises:
+        UserError: as write_results_page.
+    """
+    summaries = [read_summary(path) for path in runs]
+    first, diagnostics = summaries[0], read_diagnostics(runs[0])
+    comparison = read_seed_comparison(runs[0])
+    page = load_template("results.md").render(
+        command=command,
+        joint=_say_joint_change(comparison, first),
+        conclusion=write_conclusion(first)[0],
+        found=list_findings(first),
+        runs=run_table([path.name for path in runs], summaries),
+        seeds=seed_comparison_tables(comparison),
+        seed=first["seed"],
+        tables=[*role_tables(first), *team_tables(first), *detail_tables(first.get("details", {}))],
+        diagnostics=diagnostics,
+        diagnostic_tables=diagnostic_tables(diagnostics),
+        write_section=write_section,
+    )
+    return page.rstrip() + "\n"
+
+
+def _say_joint_change(comparison: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """Return what joint training changed over all seeds, in a sentence; "" where it was not compared."""
+    paired = comparison.get("owners", {}).get("team", {}).get("paired", {})
+    changes = [
+        f"{change_cell(paired[name]).removesuffix(' *')} {way}"
+        for name, way in (("marl-grpo", way_of_play(first)), ("marl-grpo_greedy", "greedily"))
+        if name in paired
+    ]
+    if not changes:
+        return ""
+    seeds = len(comparison["seeds"])
+    return f"Over {seeds} seeds joint training changes the team reward by {' and '.join(changes)}."

@@ -12,8 +12,7 @@ from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
 from evaluation.probes.diagnostics import Finding, read_diagnostics, write_diagnostics
-from evaluation.report.page import render_report
-from evaluation.report.results_page import results_page, write_results_page
+from evaluation.report.page import render_report, results_page, write_results_page
 from evaluation.scoring.outcomes import StagePlays
 from evaluation.summary.comparison import read_seed_comparison, write_seed_comparison
 from evaluation.summary.details import build_details
