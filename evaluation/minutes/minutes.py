@@ -15,11 +15,12 @@ from evaluation.minutes.governed import (
     find_final_option,
     list_conflicts,
     list_events,
-    list_log,
     make_governed_cards,
     make_plan_chapters,
     measure_kpi_scale,
+    say_clock,
     say_decision,
+    say_entry,
     say_time,
 )
 from evaluation.minutes.meeting import (
@@ -38,7 +39,6 @@ from evaluation.minutes.meeting import (
 )
 from evaluation.minutes.words import (
     MAX_BRIEF_CHARS,
-    NOTHING,
     find_title,
     say_conflict,
     say_titles,
@@ -120,8 +120,14 @@ def render_minutes(
         reconciler=say_titles([RECONCILER], roles),
         max_risk=MAX_RISK,
         verdict=verdict,
-        formula=_say_formula(verdict, weights),
-        shares=[_measure_share(role, episode, roles) for role in episode.trajectories],
+        weights=weights,
+        paths=episode.trajectories,
+        ends=ENDS,
+        roles=roles,
+        say_titles=say_titles,
+        visible=visible,
+        say_clock=say_clock,
+        say_entry=say_entry,
         **values,
     )
 
@@ -192,7 +198,7 @@ def _describe_governed(
             make_ballot(case, read.table, one.message, one.text, one.votes, roles) for one in record.undecided
         ],
         "not_scored": NOT_SCORED if is_written else "Not scored: the episode is not at its end.",
-        "log": list_log(record),
+        "log": record.log,
         "is_log_sound": record.is_log_sound,
         "mermaid": full_graph_mermaid(tuple(case.seats)),
     }
@@ -223,33 +229,6 @@ def _make_cards(
         (str(num_hard), "hard conflicts between reports", "bad" if num_hard else ""),
         (f"{verdict.reward:.2f}" if verdict else "-", "team reward R" if verdict else "not scored", ""),
     ]
-
-
-def _say_formula(verdict: TeamVerdict | None, weights: TeamRewardWeights | None) -> str:
-    """Return the team reward with its numbers."""
-    if verdict is None or weights is None:
-        return ""
-    c, k, h = weights.consensus, weights.unresolved, weights.escalation
-    return (
-        f"R = V (1 + c C) / (1 + c) - k U - h H = {verdict.value:.3f} x (1 + {c:g} x {verdict.consensus:.3f})"
-        f" / {1 + c:g} - {k:g} x {verdict.unresolved:.3f} - {h:g} x {verdict.escalation:g}"
-        f" = {verdict.reward:.3f}"
-    )
-
-
-def _measure_share(role: str, episode: Episode, roles: Roles) -> tuple[str, ...]:
-    """Title, policy versions, turns, tokens read and written, tool calls, how it ended."""
-    path = episode.trajectories[role]
-    calls = f"{path.num_valid_tool_calls} of {path.num_tool_calls}" if path.num_tool_calls else "-"
-    return (
-        say_titles([role], roles),
-        visible(" ".join(dict.fromkeys(turn.policy_version for turn in path.turns))) or NOTHING,
-        str(len(path.turns)),
-        str(sum(len(turn.context_ids) for turn in path.turns)),
-        str(sum(len(turn.completion_ids) for turn in path.turns)),
-        calls,
-        f"cut off by {ENDS[path.ended_by]}" if path.truncated else "by itself",
-    )
 
 
 def _read_talk(episode: Episode, chat: Chat | None, roles: Roles) -> dict[str, list[Exchange]]:
