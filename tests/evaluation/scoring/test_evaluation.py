@@ -101,11 +101,12 @@ def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -
 
 def test_sampled_and_greedy_plays_of_a_scenario_share_a_block(tmp_path: Path) -> None:
     made: list[tuple[int, int, float, str]] = []
-    both = asyncio.Barrier(2)
+    barriers: dict[asyncio.AbstractEventLoop, asyncio.Barrier] = {}  # by block
 
     async def play(part: Sequence[Any], heat: float, first: int, stream: str) -> list[TeamOutcome]:
         made.append((first, len(part), heat, stream))
-        await both.wait()  # until the other way of play has begun, too
+        barrier = barriers.setdefault(asyncio.get_running_loop(), asyncio.Barrier(2))
+        await asyncio.wait_for(barrier.wait(), 60)  # until the other way of play has begun, too
         return [replace(team_outcome({}), key=one.key, reward=heat) for one in part]
 
     cases = evaluation_child.role_cases()[:10]
