@@ -327,7 +327,8 @@ def list_shown_cases(run: Run, plays: Sequence[StagePlays]) -> list[ChosenCase]:
         return []
     mode: Mode = "greedy" if all(one.greedy for one in shown) else "sampled"
     rewards = [one.column("reward", mode) for one in shown]
-    config, found = run.config, []
+    config = run.config
+    found: list[ChosenCase] = []
     for choice, place in choose_cases(rewards[0], rewards[-1]).items():
         case = team_scenario("test", config.data.seed, place, test_difficulties(config))
         game = choose_game(config)(case)

@@ -33,8 +33,8 @@ def live_view(
 
     `show` takes each line; None prints it. `with_keys`: every line begins with its case, for several at once.
     """
-    show = show or Console(soft_wrap=True, highlight=False).print
-    return lambda case, session: _EpisodeView(case, show, with_keys, roles)
+    say = show or Console(soft_wrap=True, highlight=False).print
+    return lambda case, session: _EpisodeView(case, say, with_keys, roles)
 
 
 class _EpisodeView:

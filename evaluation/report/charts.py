@@ -223,7 +223,7 @@ def smooth(values: Sequence[float], *, window: int) -> list[float]:
 def read_metrics(run_path: Path) -> list[dict[str, Any]]:
     """Return rows of numbers with their stage and step; lines that a kill cut short are left out."""
     path = run_path / METRICS_FILE
-    rows = []
+    rows: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
             row = json.loads(line)

@@ -110,8 +110,17 @@ def test_sampled_and_greedy_plays_of_a_scenario_share_a_block(tmp_path: Path) ->
         return [replace(team_outcome({}), key=one.key, reward=heat) for one in part]
 
     cases = evaluation_child.role_cases()[:10]
-    counts = {"block_size": 8, "num_tries": 3, "num_tried": 5}
-    plays = play_stage("team", "sft", cases, play, folder=tmp_path, temperature=0.5, **counts)
+    plays = play_stage(
+        "team",
+        "sft",
+        cases,
+        play,
+        folder=tmp_path,
+        temperature=0.5,
+        block_size=8,
+        num_tries=3,
+        num_tried=5,
+    )
     judged = [
         (first, size, heat, "evaluate/sft") for first, size in ((0, 4), (4, 4), (8, 2)) for heat in (0.5, 0.0)
     ]
