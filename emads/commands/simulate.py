@@ -17,10 +17,9 @@ from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.team import Team, load_team
 from evaluation.minutes.governed import plan_course, render_governed
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import (
     NOT_SCORED,
-    make_index_row,
     minutes_file,
     render_minutes,
     write_index,
@@ -85,7 +84,7 @@ class Outputs:
 
     def watch(self, num_cases: int) -> Watch | None:
         """Return what shows events of the episodes while they happen; None where that is not asked for."""
-        return LiveView(with_keys=num_cases > 1).watch if self.live else None
+        return live_view(with_keys=num_cases > 1) if self.live else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,8 +282,8 @@ def write_outputs(outputs: Outputs, shown: Sequence[Shown], label: str) -> list[
             one.write_atif(document)
             lines.append(f"ATIF:     {document}")
     if outputs.html is not None and len(shown) > 1:
-        rows = [make_index_row(one.case, one.played, one.verdict) for one in shown]
-        lines.append(f"index:    {write_index(outputs.html, rows, label=label)}")
+        played = [(one.case, one.played, one.verdict) for one in shown]
+        lines.append(f"index:    {write_index(outputs.html, played, label=label)}")
     if outputs.episodes is not None:
         rows = (_write_row(one.played) for one in shown)
         write_lines(outputs.episodes, rows)

@@ -16,7 +16,13 @@ from evaluation.scoring.external_tasks import (
     read_task_folder,
     sum_up_tasks,
 )
-from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, SuiteOutcome, describe_solo
+from evaluation.scoring.outcomes import (
+    OutcomeFile,
+    RoleOutcome,
+    SuiteOutcome,
+    complete_files,
+    describe_solo,
+)
 from evaluation.scoring.table_suites import ROUNDS, TableSuite, open_table_suite, sum_up_suite
 from evaluation.summary.tables import PlainTable, print_tables, role_title, short
 from roles.errors import InfrastructureError
@@ -61,9 +67,10 @@ def evaluate_table_suite(
         check_heading(folder, team, suite.label)
         outcomes = OutcomeFile(folder / "outcomes.jsonl", SuiteOutcome)
         try:
-            played = outcomes.complete(
+            (played,) = complete_files(
+                [outcomes],
                 [case.key for case in suite.cases],
-                lambda start, end: asyncio.run(_play_games(team, opened, suite, suite.cases[start:end])),
+                lambda start, end: [asyncio.run(_play_games(team, opened, suite, suite.cases[start:end]))],
                 block_size=BLOCK,
             )
         except InfrastructureError as error:
@@ -174,7 +181,11 @@ def evaluate_tasks(
 
     file = run.path / "scores" / "tasks" / f"{name}-{stage}-{role}.jsonl"
     with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
-        outcomes = OutcomeFile(file, RoleOutcome).complete([one.key for one in tasks.scenarios], answer_all)
+        (outcomes,) = complete_files(
+            [OutcomeFile(file, RoleOutcome)],
+            [one.key for one in tasks.scenarios],
+            lambda start, end: [answer_all(start, end)],
+        )
     rows = tuple(
         (what, str(one.n), f"{short(one.mean)} [{short(one.low)}, {short(one.high)}]")
         for what, one in sum_up_tasks(outcomes).items()

@@ -173,8 +173,10 @@ def evaluate_single(path: Path, stage: str) -> None:
         chat = make_chat(tokenizer, config)
         with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-            def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[Any]:
-                episodes = play_alone(
+            async def play(
+                part: Sequence[Any], temperature: float, first_place: int, stream: str
+            ) -> list[Any]:
+                episodes = await play_alone(
                     part,
                     engine=engine,
                     chat=chat,

@@ -87,7 +87,7 @@ def test_unusable_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no .json or .jsonl"):
         read_task_folder(tmp_path)
     (tmp_path / "x.jsonl").write_text("{")
-    with pytest.raises(UserError, match=r"x.jsonl is neither"):
+    with pytest.raises(UserError, match=r"no usable question; .*x.jsonl row 1: not JSON"):
         read_task_folder(tmp_path)
     (tmp_path / "x.jsonl").write_text(json.dumps(ROWS[2]))
     with pytest.raises(UserError, match="come with a file"):

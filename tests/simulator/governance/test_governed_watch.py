@@ -12,7 +12,7 @@ from governed_tables import Person
 from rich.console import Console
 from team_tables import SEATS
 
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
@@ -115,7 +115,7 @@ def test_a_fault_ends_it_with_its_words() -> None:
 
 def test_the_live_view_tells_the_gate_and_the_plan_in_words() -> None:
     out = io.StringIO()
-    _, log = play(LiveView(Console(file=out, width=200), with_keys=False).watch)
+    _, log = play(live_view(Console(file=out, width=200).print, with_keys=False))
     lines = out.getvalue().splitlines()
     wanted = {
         "requested": "at the gate: ",

@@ -12,7 +12,7 @@ from episode_events import Diary
 from rich.console import Console
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from scenarios.base import ToolCall
@@ -149,7 +149,7 @@ def test_the_end_is_told_however_it_comes() -> None:
 def show(cases: Sequence[PlayableCase], *, terminal: bool = False, **changed: Any) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
-    play(cases, LiveView(console, with_keys=len(cases) > 1).watch, **changed)
+    play(cases, live_view(console.print, with_keys=len(cases) > 1), **changed)
     return out.getvalue()
 
 
