@@ -84,13 +84,17 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
         logits = float(LOGIT_BYTES * min(memory.logit_rows, held) * shape.vocab)
     else:
         logits = KEPT_LOGIT_BYTES * held * shape.vocab
-    # sharded weights play as whole ones; what plays ahead keeps its own version, on the base that is there
-    copies = int(parts > 1) + int(config.marl.max_staleness > 0 and not config.num_hosts)
+    # copies play of what is sharded or learns in float32 with passes in bfloat16; what plays ahead keeps its
+    # own version, on the base that is there
+    is_embedded = planned_engine(config) == "transformers"
+    plays_halved = memory.bf16 and model.adapter == "none"
+    copies = int(parts > 1 or (plays_halved and is_embedded))
+    copies += int(config.marl.max_staleness > 0 and not config.num_hosts)
     return Memory(
         weights=(base + 4.0 * trained + kept) * stays + gathered,
         gradients=4.0 * trained * stays,
         optimizer=8.0 * trained * stays,
-        players=4.0 * trained * copies + (base if parts > 1 else 0.0),
+        players=(2.0 if plays_halved else 4.0) * trained * copies + base * (parts > 1 and is_embedded),
         activations=held * activation_bytes(shape, value, checkpointing=checkpointing),
         working=working_bytes(shape, value, held, logits, checkpointing=checkpointing),
     )

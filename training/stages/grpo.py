@@ -139,13 +139,14 @@ def train_on_scenarios(
             },
         )
         step = best.restore()
+    trained = learner.updater.whole_models()
     if ranks.rank == 0:
         write_alarms(run, name, monitor.alarms.standing)
         finish_stage(
             run,
             stage,
             role,
-            learner.updater.actors[next(iter(models))],
+            trained[next(iter(models))],
             tokenizer,
             before,
             step=step,

@@ -128,13 +128,13 @@ def test_what_plays_ahead_has_adapters_of_its_own_on_the_learners_base() -> None
     model: Any = get_peft_model(small_model(), lora, adapter_name="cto")
     model.add_adapter("coo", lora)  # inactive, so frozen at this moment
     (copied,) = {
-        id(one): one for one in copy_models({"cto": model, "coo": model}, shares_base=True).values()
+        id(one): one for one in copy_models({"cto": model, "coo": model}, base="shared").values()
     }.values()
     theirs = dict(copied.named_parameters())
     shared = {name for name, one in model.named_parameters() if one.data_ptr() == theirs[name].data_ptr()}
     assert shared == {name for name in theirs if "lora_" not in name}
     whole: Any = small_model()
-    own = copy_models({"cto": whole}, shares_base=True)["cto"]  # without adapters everything is trained
+    own = copy_models({"cto": whole}, base="shared")["cto"]  # without adapters everything is trained
     assert own.get_input_embeddings().weight.data_ptr() != whole.get_input_embeddings().weight.data_ptr()
 
 
