@@ -18,7 +18,7 @@ from training.feedback.reward_model import load_reward_model
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
-from training.rl.solo.alarm_files import list_alarms, write_alarms
+from training.rl.solo.alarms import list_alarms, write_alarms
 from training.rl.solo.algorithm import SoloMonitor, make_solo_learner
 from training.rl.solo.play import SoloPlayer
 from training.runs.resume import StageCheckpoints, logged_values
