@@ -84,12 +84,12 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
         logits = float(LOGIT_BYTES * min(memory.logit_rows, held) * shape.vocab)
     else:
         logits = KEPT_LOGIT_BYTES * held * shape.vocab
-    # copies play of what is sharded or learns in float32 with passes in bfloat16; what plays ahead keeps its
-    # own version, on the base that is there
+    # copies play of what is sharded or has passes in bfloat16; what plays ahead keeps its own version
     is_embedded = planned_engine(config) == "transformers"
     plays_halved = memory.bf16 and model.adapter == "none"
-    copies = int(parts > 1 or (plays_halved and is_embedded))
-    copies += int(config.marl.max_staleness > 0 and not config.num_hosts)
+    copies = (parts > 1 or (plays_halved and is_embedded)) + (
+        config.marl.max_staleness > 0 and not config.num_hosts
+    )
     return Memory(
         weights=(base + 4.0 * trained + kept) * stays + gathered,
         gradients=4.0 * trained * stays,
