@@ -30,7 +30,6 @@ from simulator.engines.embedded.prompt_passes import (
     MOST_GUESSES,
     bring_observations,
     prefill,
-    reads_blocks,
     routed,
     run_block,
 )
@@ -331,8 +330,7 @@ class TransformersEngine:
         window = lane.window
         window.squeeze()
         is_by_blocks = lane.takes_blocks
-        reads = reads_blocks(lane)
-        while reads and (count := bring_observations(lane)):
+        while is_by_blocks and (count := bring_observations(lane)):
             self._take_block(lane, lane.rows[:count])
         rows = lane.rows
         if len(lane.policies) > 1 or is_by_blocks:

@@ -183,14 +183,12 @@ class Lane:
         return int(self.model.config.hidden_size) >= WIDE
 
     @property
-    def can_take_blocks(self) -> bool:
-        """Return whether rows can be fed several tokens in a pass; those of fixed buffers take one a step."""
-        return not isinstance(self.window, StaticWindow) and can_share(self.model)
-
-    @property
     def takes_blocks(self) -> bool:
-        """Return whether rows always are, and what they share is kept beside them."""
-        return self.is_wide and self.can_take_blocks
+        """Return whether rows can be fed several tokens in a pass, and what they share is kept beside them.
+
+        Rows of fixed buffers take one token a step.
+        """
+        return self.is_wide and not isinstance(self.window, StaticWindow) and can_share(self.model)
 
     @property
     def is_busy(self) -> bool:

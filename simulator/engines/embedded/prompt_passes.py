@@ -175,24 +175,9 @@ MOST_GIVEN = 8  # tokens of a row that go with others' next ones; more take a pa
 MOST_PADDED = 4096  # rows x tokens of the longest one in a pass over observations
 
 
-def reads_blocks(lane: Lane) -> bool:
-    """Return whether observations get passes of their own.
-
-    In a small model most calls must wait for that: else others' steps carry the tokens at no cost.
-    """
-    if lane.is_wide or not lane.can_take_blocks:
-        return lane.takes_blocks
-    return 2 * len(_find_waiting(lane)) > sum(row.request is not None for row in lane.rows)
-
-
-def _find_waiting(lane: Lane) -> list[int]:
-    """Find the rows that were given much."""
-    return [i for i, row in enumerate(lane.rows) if row.request and len(row.forced) > MOST_GIVEN]
-
-
 def bring_observations(lane: Lane) -> int:
     """Let rows that were given much stand first, as many as a pass may hold; their number."""
-    waiting = _find_waiting(lane)
+    waiting = [i for i, row in enumerate(lane.rows) if row.request and len(row.forced) > MOST_GIVEN]
     waiting.sort(key=lambda i: len(lane.rows[i].forced))
     chosen: list[int] = []
     for i in waiting:
