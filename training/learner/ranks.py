@@ -126,7 +126,7 @@ class Ranks:
             return work(items)
         count = -(-len(items) // self.size)
         own = items[self.rank * count : (self.rank + 1) * count]
-        part = torch.zeros_like(items[:1].expand(count, *items.shape[1:]))
+        part = items.new_zeros(count, *items.shape[1:])
         if len(own):
             part[: len(own)] = work(own)
         gathered = part.new_empty(count * self.size, *items.shape[1:])

@@ -23,7 +23,7 @@ class DeviceRules(TorchDispatchMode):
     """While this is entered, tensors are followed; `calls` lists name, device and shapes of collectives."""
 
     def __init__(self, models: Iterable[Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[tuple[str, str, list[list[int]]]] = []
         self._on_gpu: dict[int, StorageWeakRef] = {}
         for model in models:
@@ -77,8 +77,8 @@ class DeviceRules(TorchDispatchMode):
 
     def _is_on_gpu(self, tensor: Tensor) -> bool:
         known = self._on_gpu.get(tensor.untyped_storage()._cdata)
-        return known is not None and not known.expired()
+        return known is not None and not known.expired()  # type: ignore[no-untyped-call]
 
     def _mark(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
-        self._on_gpu[storage._cdata] = StorageWeakRef(storage)
+        self._on_gpu[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
