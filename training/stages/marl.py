@@ -46,7 +46,7 @@ def train_marl(
         models, tokenizer = load_joint_start(run)
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
-    policies = prepare_policies(run, models, marl, ranks, lambda: load_joint_start(run)[0])
+    policies = prepare_policies(run, models, marl, ranks, lambda: load_joint_start(run)[0], plays_alone=True)
     with (
         nullcontext() if ends_here else open_hosts(run, ranks) as hosts,
         open_play(run, models, marl, chat, ranks, hosts=hosts, plays=not ends_here) as where,

@@ -35,13 +35,20 @@ Show = Callable[[Mapping[str, float]], Mapping[str, float]]  # metrics -> what t
 
 
 def prepare_policies(
-    run: Run, models: Models, config: RLConfig, ranks: Ranks, load_start: Callable[[], Models]
+    run: Run,
+    models: Models,
+    config: RLConfig,
+    ranks: Ranks,
+    load_start: Callable[[], Models],
+    *,
+    plays_alone: bool = False,
 ) -> dict[str, Any]:
     """`references` and `actors` of a learner of these models, which are sharded or compute in bfloat16 then.
 
     Actors play where the models do not: whole copies of what is sharded, and copies in bfloat16 of weights
-    that learn in float32 with passes in bfloat16. vLLM has the base of adapters, so that its actors leave
-    that out. `load_start`: loads the models once more, as the reference of KL for models without adapters.
+    that learn in float32 with passes in bfloat16. `load_start`: loads the models once more, as the reference
+    of KL for models without adapters. `plays_alone`: actors do nothing else, so that those of vLLM, which has
+    the base of adapters, leave it out.
     """
     memory = config.memory
     is_embedded = name_engine(run.config.engine, run.config.model).name == "transformers"
@@ -53,7 +60,7 @@ def prepare_policies(
     has_adapters = run.config.model.adapter != "none"
     actors = None
     if is_sharded or (memory.bf16 and is_embedded and not has_adapters):
-        actors = copy_models(models, base="copied" if is_embedded else "left_out")
+        actors = copy_models(models, base="left_out" if plays_alone and not is_embedded else "copied")
         if memory.bf16:
             for actor in actors.values():
                 _halve_weights(actor)
