@@ -73,23 +73,20 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
     trained = float(owners * _trained_by_owner(shape, model))
     base = _frozen_bytes(shape, model)
     kept = 4.0 * trained if config.marl.needs_reference else 0.0  # what was trained as it was, for KL
+    plays_halved = memory.bf16 and model.adapter == "none"
     gathered = 0.0  # a layer in use and the next one, embeddings and head
     if parts > 1:
         gathered = value * (2.0 * shape.layer_parameters + shape.num_parameters - shape.num_layer_parameters)
-    elif memory.bf16 and model.adapter == "none":
+    elif plays_halved:
         gathered = 2.0 * shape.num_parameters  # a model's weights in the precision of its pass
-    is_offloaded = memory.cpu_offload and parts > 1
-    stays = 0.0 if is_offloaded else 1 / parts
+    stays = 0.0 if memory.cpu_offload and parts > 1 else 1 / parts
+    logits = KEPT_LOGIT_BYTES * held * shape.vocab
     if memory.logit_rows:
-        logits = float(LOGIT_BYTES * min(memory.logit_rows, held) * shape.vocab)
-    else:
-        logits = KEPT_LOGIT_BYTES * held * shape.vocab
+        logits = LOGIT_BYTES * min(float(memory.logit_rows), held) * shape.vocab
     # copies play of what is sharded or has passes in bfloat16; what plays ahead keeps its own version
     is_embedded = planned_engine(config) == "transformers"
-    plays_halved = memory.bf16 and model.adapter == "none"
-    copies = (parts > 1 or (plays_halved and is_embedded)) + (
-        config.marl.max_staleness > 0 and not config.num_hosts
-    )
+    plays_ahead = config.marl.max_staleness > 0 and not config.num_hosts
+    copies = int(parts > 1 or (plays_halved and is_embedded)) + int(plays_ahead)
     return Memory(
         weights=(base + 4.0 * trained + kept) * stays + gathered,
         gradients=4.0 * trained * stays,

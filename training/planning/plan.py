@@ -135,10 +135,12 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
     title, limit = f"{ranks} x {DEVICES[device].name}", DEVICES[device].memory
     hosts = config.num_hosts if any(phase.name == JOINT for phase in phases) else 0
     gpus = host_gpus(config) if hosts else 0.0
-    lines = [f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}"]
     memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit)
-    lines.append(f"memory per rank: {_memory_text(memory)}")
     most = memory.total
+    lines = [
+        f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}",
+        f"memory per rank: {_memory_text(memory)}",
+    ]
     if hosts:
         (joint,) = (phase for phase in phases if phase.name == JOINT)
         host = host_memory(shape, config, joint, device_bytes=limit)
