@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from joint_learning import change
-from tiny_models import small_model, tiny_chat, weights_of
+from peft import LoraConfig, get_peft_model
+from tiny_models import same_weights, small_model, tiny_chat, weights_of
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -26,7 +27,7 @@ from training.roles.resumable_trainer import device_options
 from training.runs.run_folder import Run
 from training.runs.state_files import capture_random_states, restore_random_states
 from training.stages import on_ranks
-from training.stages.rl_stage import open_play
+from training.stages.rl_stage import open_play, prepare_policies
 
 SMALL = ("num_workers=0", "model.hidden_size=32", "model.num_heads=2")
 
@@ -198,3 +199,37 @@ def test_play_ahead_in_the_learners_process_is_refused_on_a_gpu(
     refused = pytest.raises(UserError, match=r"set rollouts\.hosts to 1 or more")
     with refused, open_play(run, models, config, tiny_chat()):
         pass
+
+
+def test_copies_in_bfloat16_play_and_weights_in_float32_are_published(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, config = dict.fromkeys(ROLES, small_model()), change(memory__bf16=True)
+    actors = prepare_policies(run, models, config, ONE_RANK, lambda: models)["actors"]
+    assert {one.dtype for one in actors["cto"].parameters()} == {torch.bfloat16}
+    assert {one.dtype for one in actors["cto"].buffers()} == {torch.float32}  # rotary frequencies
+    updater = PolicyUpdater(models, config, actors=actors)
+    assert updater.whole_models() is updater.models
+    monkeypatch.setattr("training.rl.update.is_sharded", lambda model: True)
+    assert same_weights(weights_of(updater.whole_models()["cto"]), weights_of(models["cto"]))
+
+
+@pytest.mark.parametrize("plays_alone", [False, True])
+def test_sharded_adapters_play_on_vllm_without_a_copy_of_the_base(
+    plays_alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (*SMALL, "model.adapter=lora", "engine.name=vllm")
+    run = Run.create(tmp_path / "adapted", load_config(None, settings))
+    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    models: Any = dict.fromkeys(ROLES, get_peft_model(small_model(), lora, adapter_name="cto"))
+    monkeypatch.setattr("training.stages.rl_stage.shard_model", lambda model, **options: None)
+    policies = prepare_policies(
+        run,
+        models,
+        change(memory__sharding="fsdp2"),
+        Ranks(rank=0, size=2),
+        lambda: models,
+        plays_alone=plays_alone,
+    )
+    for name, weight in policies["actors"]["cto"].named_parameters():
+        assert weight.is_meta == (plays_alone and "lora_" not in name)
