@@ -115,7 +115,7 @@ def train(
     for role in roles:
         if role not in ROLES:
             raise unknown("role", role, list(ROLES))
-    from emads.commands.stages import train_stage
+    from emads.commands.stages import train_stages
     from emads.played_case import run_apart
     from training.config.loading import load_config
     from training.runs.run_folder import Run
@@ -130,7 +130,7 @@ def train(
     def train_in_order() -> None:
         for stage in STAGES:
             if stage in stages:
-                train_stage(run, stage, tuple(roles) or tuple(ROLES))
+                train_stages(run, stage, tuple(roles) or tuple(ROLES))
 
     with _hidden_script():
         run_apart(train_in_order)

@@ -89,7 +89,6 @@ class RunWeights:
             end_id=self.chat.end_id,
             base=self.base,
             engine=self.engine,
-            constrained=True,
         )
 
 

@@ -50,7 +50,7 @@ class ToolEngine(TransformersEngine):
 def open_host(path: Path, tool_s: float) -> Iterator[RolloutHost]:
     """A host of the run whose calls wait."""
     setattr(rollout_hosts, "TransformersEngine", partial(ToolEngine, tool_s))  # noqa: B010
-    with rollout_hosts.open_host(path) as host:
+    with rollout_hosts.open_host(path, ("grpo", None)) as host:
         yield host
 
 

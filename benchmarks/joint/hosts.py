@@ -64,7 +64,7 @@ def main() -> None:
     made: list[ProcessHost] = []
 
     def make(number: int) -> ProcessHost:
-        made.append(ProcessHost(partial(open_host, run.path), number=number))
+        made.append(ProcessHost(partial(open_host, run.path, ("grpo", None)), number=number))
         return made[-1]
 
     pool = HostPool(make, options.hosts, timeout_s=600)

@@ -14,7 +14,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,18 +32,10 @@ from training.feedback.rows import preference_rows
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights, save_weights
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 from training.stages.evaluation import play_sealed_role
-from training.stages.feedback import (
-    prepare_stage,
-    train_corrections,
-    train_ppo,
-    train_preferences,
-    train_reward,
-)
+from training.stages.feedback import prepare_stage
 from training.stages.from_config import make_chat
-from training.stages.grpo import train_grpo
-from training.stages.sft import train_sft
+from training.stages.table import train_stage
 
 SOURCE = "sft"
 WAYS = ("start", "corrections", "dpo", "kto", "reward+grpo", "reward+ppo")
@@ -110,8 +102,8 @@ def start_run(seed: int, options: argparse.Namespace) -> Run:
     """The seed's run with base and SFT weights of the role; scenarios are the same for every seed."""
     config = load_config(options.config).changed(seed=seed, sft__max_steps=options.sft_steps)
     run = Run.create(options.folder / f"seed-{seed}", config)
-    train_base(run.path)
-    train_sft(run.path, options.role)
+    train_stage(run.path, "base")
+    train_stage(run.path, "sft", options.role)
     return run
 
 
@@ -127,7 +119,7 @@ def measure(run: Run, cell: Mapping[str, Any], scratch: Path, options: argparse.
         if copy is None:
             copy = copy_run(run, role, scratch / "reward", options.rl_steps)
             prepare_stage(copy, "reward", role, labels, list_settings("reward"), resume=False)
-            train_reward(copy.path, role)
+            train_stage(copy.path, "reward", role)
         facts = {"accuracy": check_reward_model(run, copy, role)}
     else:
         copy = copy_run(run, role, scratch / way, options.rl_steps)
@@ -137,14 +129,7 @@ def measure(run: Run, cell: Mapping[str, Any], scratch: Path, options: argparse.
         prepare_stage(copy, stage, role, None, settings, resume=False)
     elif stage != "grpo":
         prepare_stage(copy, stage, role, labels, list_settings(stage), resume=False)
-    trains: Mapping[str, Callable[[], None]] = {
-        "corrections": lambda: train_corrections(copy.path, role),
-        "dpo": lambda: train_preferences(copy.path, "dpo", role),
-        "kto": lambda: train_preferences(copy.path, "kto", role),
-        "grpo": lambda: train_grpo(copy.path, role),
-        "ppo": lambda: train_ppo(copy.path, role),
-    }
-    trains[stage]()
+    train_stage(copy.path, stage, role)
     return {**facts, **play(copy, stage, options), "curve": read_curve(copy, f"{stage}/{role}")}
 
 
@@ -173,7 +158,7 @@ def find_labels(run: Run, cell: Mapping[str, Any], scratch: Path, options: argpa
 
 def copy_run(run: Run, role: str, path: Path, steps: int) -> Run:
     """A new run with the role's starting weights, whose GRPO learns from a reward model alone."""
-    changes = {"grpo__max_steps": steps, "grpo__verifier_weight": 0.0, "grpo__model_weight": 1.0}
+    changes = {"grpo__max_steps": steps, "grpo__model_share": 1.0}
     copy = Run.create(path, run.config.changed(**changes))
     model, tokenizer = load_weights(run, SOURCE, role)
     save_weights(copy, SOURCE, role, model, tokenizer, step=0)

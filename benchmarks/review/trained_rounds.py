@@ -45,8 +45,9 @@ from training.models.weights import load_weights
 from training.rl.hosts.host import serve_roles
 from training.rl.solo.play import SoloPlayer
 from training.runs.run_folder import Run
-from training.stages.feedback import prepare_stage, train_corrections
+from training.stages.feedback import prepare_stage
 from training.stages.from_config import make_chat
+from training.stages.table import train_stage
 
 FIRST = 1_800_000  # first case of the rounds after those of the review queue: labels of others end before
 STRIDE = 10_000  # cases between two seeds
@@ -109,7 +110,7 @@ def play_rounds(run: Run, way: Way, seed: int, options: argparse.Namespace) -> l
             if number + 1 < settings.num_rounds and labels.is_file():
                 played_by, stage = copy_run(run, options.role, Path(scratch) / f"{number}", 1), "corrections"
                 prepare_stage(played_by, stage, options.role, labels, list_settings(stage), resume=False)
-                train_corrections(played_by.path, options.role)
+                train_stage(played_by.path, "corrections", options.role)
     return results
 
 

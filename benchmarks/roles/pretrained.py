@@ -24,10 +24,8 @@ from roles.registry import ROLES
 from training.config.loading import load_config
 from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 from training.stages.evaluation import evaluate_role
-from training.stages.grpo import train_grpo
-from training.stages.sft import train_sft
+from training.stages.table import train_stage
 
 STEPS = ("untrained", "sft", "grpo")
 LOGGED = (
@@ -51,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     quiet_libraries()
     try:
         run = Run.create(options.run, load_config(options.config, options.set), resume=not options.set)
-        train_base(run.path)
+        train_stage(run.path, "base")
         for role in options.role:
             for step in STEPS[: STEPS.index(options.until) + 1]:
                 _perform(run, role, step, with_scores=not options.no_scores)
@@ -69,9 +67,9 @@ def _perform(run: Run, role: str, step: str, *, with_scores: bool) -> None:
     """One stage of one role and its sealed test, each in its place of the run; says what it cost."""
     wall_s, cpu_s = time.perf_counter(), _cpu_s()
     if step == "sft":
-        train_sft(run.path, role)
+        train_stage(run.path, "sft", role)
     elif step == "grpo":
-        train_grpo(run.path, role)
+        train_stage(run.path, "grpo", role)
     _say(f"{step}/{role}", wall_s, cpu_s)
     if with_scores:
         wall_s, cpu_s = time.perf_counter(), _cpu_s()

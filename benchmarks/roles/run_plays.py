@@ -22,7 +22,7 @@ from training.rl.solo.play import SoloPlayer
 from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenarios
+from training.stages.grpo import draw_scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class RunPlays:
         player = SoloPlayer(config=grpo, chat=chat, families=families(config.model.prompts))
         engine = TransformersEngine(end_id=chat.end_id, seed=seed)
         serve_roles(engine, dict.fromkeys(roles_of(self.role), self.model), 0)
-        drawn = draw_scenarios(self.run, self.role, split, self.groups, first)
+        drawn = [draw_scenario(self.run, self.role, split, first, place) for place in range(self.groups)]
         played = [one for group in player.play(engine, drawn, stream) for one in group.episodes]
         episodes = []
         for one in played:

@@ -90,10 +90,10 @@ def train(
         scores = train_tasks(opened, tasks, typer.echo)
         typer.echo("\n".join(summarise_tasks(scores)))
         return
-    from emads.commands.stages import take_stages, train_stage
+    from emads.commands.stages import take_stages, train_stages
 
     take_stages(opened, take_from)
-    train_stage(opened, stage, roles, ends_here=end_here)
+    train_stages(opened, stage, roles, ends_here=end_here)
 
 
 def _train_on_labels(

@@ -11,14 +11,14 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from emads.commands.evaluate import list_joint_steps
-from emads.commands.stages import control_tasks, demo_tasks
+from emads.commands.stages import control_tasks, demo_tasks, perform
 from evaluation.summary.comparison import ablation_table, measure_cell, write_ablation
 from evaluation.summary.run_summary import describe_validation
 from evaluation.summary.tables import print_tables
@@ -29,11 +29,9 @@ from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
 from training.models.adapters import owners_of
-from training.models.base_model import quiet_libraries
 from training.models.weights import BASE, stage_marker
 from training.runs.run_folder import Run
-from training.runs.workers import Task, run_tasks
-from training.stages.order import ROLE_CONTROLS
+from training.runs.workers import Task
 from training.stages.take_over import prefix_digest, take_over
 
 DEFAULT_WORKERS = 2
@@ -175,8 +173,7 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
             run = Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, str(path)))
             _take_shared_stages(out, run)
             title = f"{plan.name}: {cell.name}, seed {seed}"
-            tasks = _list_tasks(plan, run)
-            run_tasks(tasks, num_workers=workers, num_threads=1, title=title, prepare=quiet_libraries)
+            perform(run, _list_tasks(plan, run), title, num_workers=workers)
     rows = [_measure(plan, folder, cell, cells[0]) for cell in cells]
     write_ablation(folder, plan.name, plan.question, rows, command=f"emads ablate --config {path}")
     print_tables([ablation_table(plan.question or plan.name, rows)])
@@ -200,13 +197,7 @@ def _list_tasks(plan: AblationPlan, run: Run) -> list[Task]:
     wanted |= {f"{stage}/{owner}" for stage in plan.stages for owner in owners_of(model, roles)}
     wanted |= {f"evaluate/{stage}/{role}" for stage in plan.stages for role in roles}
     wanted |= {"evaluate/marl/team"} if "marl" in plan.stages else set()
-    tasks = []
-    for task in [*demo_tasks(run), *control_tasks(run)]:
-        stage, _, owner = task.name.partition("/")
-        after = (f"sft/{owner}",) if stage in ROLE_CONTROLS else task.after
-        if task.name in wanted:
-            tasks.append(replace(task, after=tuple(name for name in after if name in wanted)))
-    return tasks
+    return [task for task in [*demo_tasks(run), *control_tasks(run)] if task.name in wanted]
 
 
 def _measure(plan: AblationPlan, folder: Path, cell: AblationCell, first: AblationCell) -> dict[str, Any]:

@@ -13,10 +13,8 @@ from emads.commands.stages import (
     baselines_task,
     control_tasks,
     demo_tasks,
-    evaluate_governed_tasks,
-    evaluate_role_task,
-    evaluate_single_task,
-    evaluate_team_task,
+    evaluate_task,
+    governed_tasks,
     has_pretrained_base,
     perform,
 )
@@ -52,9 +50,9 @@ from training.rl.solo.alarms import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
-from training.stages.evaluation import play_sealed_role
+from training.stages.evaluation import GOVERNED_STAGES, UNTRAINED, play_sealed_role, weights_of
 from training.stages.from_config import choose_game, test_difficulties
-from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
+from training.stages.table import STAGES, list_stages
 
 GATE_FAILURE = 3  # exit status of a demo or an evaluation whose gates are red, where gates are asked for
 SHOWN_STAGES = ("sft", "grpo", "marl")
@@ -196,16 +194,18 @@ def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
         for folder in (run.path / "scores", run.path / "stages" / "evaluate"):
             shutil.rmtree(folder, ignore_errors=True)
     tasks = [baselines_task(run)]
-    for stage, source in EVALUATED_AFTER.items():
-        roles = [role for role in ROLES if _is_trained(run, source, role)]
-        if stage == "untrained" and not has_pretrained_base(run):
+    titles = [UNTRAINED, *list_stages("schedule", "role_control", "labels")]
+    for stage in (one for one in titles if one not in ("base", "reward")):
+        roles = [role for role in ROLES if _is_trained(run, weights_of(stage), role)]
+        if stage == UNTRAINED and not has_pretrained_base(run):
             roles = [role for role in roles if not _is_trained(run, "sft", role)]
-        tasks += [evaluate_role_task(run, stage, role) for role in roles]
+        tasks += [evaluate_task(run, stage, role) for role in roles]
         if set(TEAM_ROLES) <= set(roles):
-            tasks.append(evaluate_team_task(run, stage))
-    tasks += [evaluate_team_task(run, stage) for stage in TEAM_CONTROLS if _is_trained(run, stage)]
-    tasks += [evaluate_single_task(run, stage) for stage in SINGLE_STAGES if _is_trained(run, stage, SINGLE)]
-    tasks += evaluate_governed_tasks(run, {stage: () for stage in GOVERNED_STAGES if _is_trained(run, stage)})
+            tasks.append(evaluate_task(run, stage))
+    for stage in list_stages("team_control"):
+        if _is_trained(run, stage, SINGLE if STAGES[stage].owners == "single" else None):
+            tasks.append(evaluate_task(run, stage))
+    tasks += governed_tasks(run, [stage for stage in GOVERNED_STAGES if _is_trained(run, stage)])
     start = time.monotonic()
     perform(run, tasks, "evaluation")
     return _sum_up(run, add_wall_time(run, time.monotonic() - start))

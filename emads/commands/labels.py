@@ -21,7 +21,7 @@ from training.rl.solo.play import SoloPlayer
 from training.runs.run_errors import StoppedRunError
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
-from training.stages.order import SOURCE
+from training.stages.table import STAGES
 
 BATCH = 50  # scenarios that are played side by side
 MOST_SCENARIOS_PER_LABEL = 40  # beyond it the answers are all alike, or all right
@@ -61,7 +61,7 @@ def simulate_labels(
     quiet_libraries()
     played: dict[str, list[LabelReviewer]] = {}
     for reviewer in outs:
-        weights = SOURCE.get(stage, stage) if reviewer.habit == "slow" else stage
+        weights = (STAGES[stage].source or stage) if reviewer.habit == "slow" else stage
         played.setdefault(weights, []).append(reviewer)
     for weights, reviewers in played.items():
         made: dict[LabelReviewer, list[Label]] = {reviewer: [] for reviewer in reviewers}

@@ -19,7 +19,7 @@ from training.models.engine_factory import serve
 from training.models.weights import load_weights, stage_marker
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenarios
+from training.stages.grpo import draw_scenario
 
 RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)  # what chat templates write
 Decode = Callable[[list[int]], str]  # token ids -> their text without special tokens
@@ -49,7 +49,7 @@ def play_roles(
     use_threads(run.config.threads_per_worker)
     rows: list[tuple[str, ...]] = []
     for role in roles:
-        scenarios = list(draw_scenarios(run, role, "validation", count, 0))
+        scenarios = [draw_scenario(run, role, "validation", 0, place) for place in range(count)]
         first: list[float] | None = None
         for stage in stages or _list_finished(run, role):
             episodes, decode = _play(run, role, stage, scenarios, temperature)

@@ -34,6 +34,7 @@ WEIGHTS = "marl"  # the stage whose team is reviewed
 NO_DECISION = "none valid"
 
 
+MOST_CASES = 50  # of the queue, the most uncertain first
 DECISIONS_PER_CASE = 8  # sampled on the same reports, to see how sure the team is
 LOW_MARGIN = 0.3  # under this difference of the two most frequent decisions' shares a case is uncertain
 
@@ -96,7 +97,7 @@ def build_queue(run: Run) -> int:
     queued.sort(key=lambda one: (-len(one[0].reasons), one[0].margin, one[1]))
     items = [
         make_item(cases[place], episodes[place], again[place * num : (place + 1) * num], doubt, chat, run=run)
-        for doubt, place in queued[: config.review.max_cases]
+        for doubt, place in queued[:MOST_CASES]
     ]
     write_queue(run.path / QUEUE_FILE, items)
     return len(items)

@@ -1,80 +1,62 @@
-"""Stages and evaluations of a run as tasks for worker processes, in the order that they need.
+"""Stages (training/stages/table.py) and evaluations of a run as tasks for worker processes.
 
-base -> sft/ROLE -> grpo/ROLE -> marl -> review queue;  evaluations run as soon as their weights exist
-controls: sft/ROLE -> sft_more/ROLE, sft_own/ROLE;  grpo/ROLE -> sft_instead, grpo_instead, sft_best_habit;
-base -> single_sft -> single_grpo
+A task waits for those that make the weights it starts from, as far as these are to be performed with it.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from emads.commands.review_queue import REVIEW, queue_cases
-from evaluation.scoring.outcomes import FEEDBACK_STAGES
+from evaluation.scoring.outcomes import FEEDBACK_STAGES, TEAM
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
-from scenarios.team.single import SINGLE
 from training.models.adapters import list_owners, owner_of, owners_of
 from training.models.base_model import quiet_libraries
 from training.models.weights import stage_marker
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
-from training.stages.base import train_base
-from training.stages.controls import (
-    count_grpo_steps,
-    count_sft_steps,
-    count_single_grpo_steps,
-    evaluate_single,
-    list_control_owners,
-    train_grpo_instead,
-    train_sft_best_habit,
-    train_sft_instead,
-    train_single_grpo,
-    train_single_sft,
-)
+from training.stages.controls import evaluate_single
 from training.stages.evaluation import (
+    GOVERNED,
+    GOVERNED_STAGES,
+    UNTRAINED,
     evaluate_baselines,
     evaluate_governed,
     evaluate_role,
     evaluate_team,
+    weights_of,
 )
-from training.stages.feedback import (
-    prepare_stage,
-    train_corrections,
-    train_ppo,
-    train_preferences,
-    train_reward,
-)
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
-from training.stages.on_ranks import count_joint_ranks, count_role_ranks, train_on_ranks
-from training.stages.order import GOVERNED, GOVERNED_STAGES, ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
-from training.stages.own_answers import train_sft_own
-from training.stages.sft import count_control_steps, start_of, train_sft, train_sft_more
+from training.stages.feedback import prepare_stage
+from training.stages.on_ranks import count_ranks, train_on_ranks
+from training.stages.sft import owner_of_start
+from training.stages.table import STAGES, list_stage_owners, list_stages, train_stage
 from training.stages.take_over import num_joint_steps, take_over
 
-# Shares of the progress bar, in steps of SFT by a demo's seconds on two cores; and what the tasks report.
-GRPO_STEP, JOINT_STEP, ROLE_CASE, TEAM_CASE, GOVERNED_CASE = 4, 21, 0.032, 0.2, 0.4
-GRPO_REPORT, JOINT_REPORT, ROLE_REPORT, TEAM_REPORT = 5, 10, 20, 40
-FEEDBACK_UNITS = 20
+# Of an evaluated case, in steps of SFT by a demo's seconds on two cores: its share of the progress bar.
+ROLE_CASE, TEAM_CASE, GOVERNED_CASE = 0.032, 0.2, 0.4
+ROLE_REPORT, TEAM_REPORT = 20, 40  # what an evaluation reports
 
 
-def perform(run: Run, tasks: Sequence[Task], title: str) -> None:
-    """Perform tasks of a run in its worker processes; those that are done are skipped."""
+def perform(run: Run, tasks: Sequence[Task], title: str, *, num_workers: int | None = None) -> None:
+    """Perform tasks of a run in its worker processes; those that are done are skipped.
+
+    What a task waits for and is not among them is done already. `num_workers`: in place of the config's.
+    """
+    names = {task.name for task in tasks}
     run_tasks(
-        tasks,
-        num_workers=run.config.num_workers,
+        [replace(task, after=tuple(name for name in task.after if name in names)) for task in tasks],
+        num_workers=run.config.num_workers if num_workers is None else num_workers,
         num_threads=run.config.threads_per_worker,
         title=title,
-        faults=run.faults,
         prepare=quiet_libraries,
     )
 
 
-def train_stage(
+def train_stages(
     run: Run, stage: str, roles: Sequence[str] = tuple(ROLES), *, ends_here: bool = False
 ) -> None:
     """Train one stage, base, sft, grpo or marl; sft and grpo train the given roles, marl the whole team.
@@ -85,23 +67,23 @@ def train_stage(
     Raises:
         UserError: a role lacks the weights of the stage before.
     """
-    model = run.config.model
-    if stage == "base":
-        perform(run, [base_task(run)], "base")
-    elif stage == "sft":
+    owners, tasks = owners_of(run.config.model, roles), [stage_task(run, "base")]
+    if stage == "sft":
         first = run.config.sft.transfer_from
-        owners = owners_of(model, (first, *roles) if first else roles)
-        perform(run, [base_task(run), *(sft_task(run, owner) for owner in owners)], "SFT")
+        tasks += [stage_task(run, stage, one) for one in dict.fromkeys((first, *owners) if first else owners)]
     elif stage == "grpo":
         _require(run, "sft", roles)
-        perform(run, [grpo_task(run, owner) for owner in owners_of(model, roles)], "GRPO")
+        tasks += [stage_task(run, stage, owner) for owner in owners]
     elif stage == "marl":
         _require(run, "grpo", TEAM_ROLES)
-        perform(run, [marl_task(run, ends_here=ends_here)], "MARL")
+        tasks.append(stage_task(run, stage))
         if ends_here:
-            print(f"joint training ended after step {num_joint_steps(run)} of {run.config.marl.max_steps}")
-    else:
+            tasks[-1] = replace(tasks[-1], call=partial(train_stage, ends_here=True), ranks=1)
+    elif stage != "base":
         raise ValueError(f"no stage {stage!r}")
+    perform(run, tasks, stage)
+    if ends_here:
+        print(f"joint training ended after step {num_joint_steps(run)} of {run.config.marl.max_steps}")
 
 
 def _require(run: Run, stage: str, roles: Sequence[str]) -> None:
@@ -140,26 +122,11 @@ def train_on_labels(
     Raises:
         UserError: no labels, or others than the stage began with.
     """
-    calls: dict[str, Callable[..., Any]] = {
-        "corrections": train_corrections,
-        "dpo": partial(train_preferences, stage="dpo"),
-        "kto": partial(train_preferences, stage="kto"),
-        "reward": train_reward,
-        "ppo": train_ppo,
-    }
     for role in roles:
         prepare_stage(run, stage, role, labels, overrides, resume=resume)
-    tasks = [
-        Task(
-            name=f"{stage}/{role}",
-            call=partial(calls[stage], role=role),
-            args=(run.path,),
-            units=FEEDBACK_UNITS,
-        )
-        for role in roles
-    ]
+    tasks = [stage_task(run, stage, role) for role in roles]
     if stage in FEEDBACK_STAGES:
-        tasks += [evaluate_role_task(run, stage, role, after=(f"{stage}/{role}",)) for role in roles]
+        tasks += [replace(evaluate_task(run, stage, role), after=(f"{stage}/{role}",)) for role in roles]
     perform(run, tasks, stage)
 
 
@@ -169,7 +136,7 @@ def run_schedule(run: Run) -> list[str]:
     Raises:
         UserError: a stage failed; the run can be resumed.
     """
-    tasks = list(role_tasks(run).values())
+    tasks = schedule_tasks(run)
     if run.config.review.num_scenarios:
         units = TEAM_CASE * run.config.review.num_scenarios
         tasks.append(Task(name=REVIEW, call=queue_cases, args=(run.path,), after=("marl",), units=units))
@@ -179,11 +146,8 @@ def run_schedule(run: Run) -> list[str]:
         perform(run, tasks, "schedule")
     finally:
         seconds = add_wall_time(run, time.monotonic() - start)
-    price = run.config.price_per_hour
-    cost = f", {price * seconds / 3600:.2f} at {price:g} per hour" if price else ""
     lines = [
-        f"{len(tasks)} stages are done, {was_done} of them before this call;"
-        f" so far {seconds / 60:.1f} min{cost}"
+        f"{len(tasks)} stages are done, {was_done} of them before this call; so far {seconds / 60:.1f} min"
     ]
     if run.config.review.num_scenarios:
         count = run.read_payload(REVIEW)["num_cases"]
@@ -198,78 +162,31 @@ def add_wall_time(run: Run, seconds: float) -> float:
     return spent_s + seconds
 
 
-def role_tasks(run: Run) -> dict[str, Task]:
-    """Every training stage of a run as a task, by name, the critical path first."""
-    owners = order_owners(run)
-    tasks = [base_task(run)]
-    for owner in owners:
-        tasks += [sft_task(run, owner), grpo_task(run, owner, after=(f"sft/{owner}",))]
-    tasks.append(marl_task(run, after=tuple(f"grpo/{owner}" for owner in owners)))
-    return {task.name: task for task in tasks}
+def schedule_tasks(run: Run) -> list[Task]:
+    """Every stage of a run's schedule as a task, the critical path first."""
+    tasks = [stage_task(run, "base")]
+    for owner in order_owners(run):
+        tasks += [stage_task(run, "sft", owner), stage_task(run, "grpo", owner)]
+    return [*tasks, stage_task(run, "marl")]
 
 
 def demo_tasks(run: Run) -> list[Task]:
     """The whole run without its controls as tasks, the critical path first."""
-    owners = order_owners(run)
-    of_owners = {stage: tuple(f"{stage}/{owner}" for owner in owners) for stage in ("sft", "grpo")}
-    after = {"untrained": ("base",), **of_owners, "marl": ("marl",)}
-    played = list(after) if has_pretrained_base(run) else [*of_owners, "marl"]
-    tasks = [*role_tasks(run).values(), baselines_task(run)]
+    played = [*([UNTRAINED] if has_pretrained_base(run) else []), "sft", "grpo", "marl"]
+    tasks = [*schedule_tasks(run), baselines_task(run)]
     for role in ROLES:
-        own = {stage: (f"{stage}/{owner_of(run.config.model, role)}",) for stage in of_owners}
-        tasks += [
-            evaluate_role_task(run, stage, role, after=own.get(stage, after[stage]))
-            for stage in played
-            if stage != "marl" or role in TEAM_ROLES
-        ]
-    tasks += [evaluate_team_task(run, stage, after=after[stage]) for stage in played]
-    return tasks + evaluate_governed_tasks(run, after)
+        tasks += [evaluate_task(run, one, role) for one in played if one != "marl" or role in TEAM_ROLES]
+    return tasks + [evaluate_task(run, one) for one in played] + governed_tasks(run)
 
 
 def control_tasks(run: Run) -> list[Task]:
     """The controls of a run whose own stages are done, the longest chain first."""
-    config, owners = run.config, list_control_owners(run.config)
-    first, second = SINGLE_STAGES
-    tasks = [
-        Task(name=f"{first}/{SINGLE}", call=train_single_sft, args=(run.path,), units=config.sft.max_steps),
-        Task(
-            name=f"{second}/{SINGLE}",
-            call=train_single_grpo,
-            args=(run.path,),
-            after=(f"{first}/{SINGLE}",),
-            units=GRPO_STEP * count_single_grpo_steps(config),
-            reports=GRPO_REPORT * count_single_grpo_steps(config),
-        ),
-    ]
-    trained = {
-        "sft_instead": (train_sft_instead, count_sft_steps, 1),
-        "grpo_instead": (train_grpo_instead, count_grpo_steps, GRPO_STEP),
-        "sft_best_habit": (train_sft_best_habit, count_sft_steps, 1),
-        "sft_more": (train_sft_more, count_control_steps, 1),
-        "sft_own": (train_sft_own, count_control_steps, 1),
-    }
-    for stage in (*TEAM_CONTROLS, *ROLE_CONTROLS):
-        call, count_steps, units = trained[stage]
-        tasks += [
-            Task(
-                name=f"{stage}/{owner}",
-                call=call,
-                args=(run.path, owner),
-                units=units * count_steps(config, owner),
-                reports=(1 if units == 1 else GRPO_REPORT) * count_steps(config, owner),
-            )
-            for owner in (owners if stage in TEAM_CONTROLS else list_owners(config.model))
-        ]
-    tasks += [
-        evaluate_team_task(run, stage, after=tuple(f"{stage}/{owner}" for owner in owners))
-        for stage in TEAM_CONTROLS
-    ]
-    tasks += [evaluate_single_task(run, stage, after=(f"{stage}/{SINGLE}",)) for stage in SINGLE_STAGES]
-    return tasks + [
-        evaluate_role_task(run, stage, role, after=(f"{stage}/{owner_of(config.model, role)}",))
-        for role in ROLES
-        for stage in ROLE_CONTROLS
-    ]
+    names = sorted(
+        list_stages("team_control", "role_control"), key=lambda name: STAGES[name].owners != "single"
+    )
+    tasks = [stage_task(run, name, owner) for name in names for owner in list_stage_owners(run.config, name)]
+    tasks += [evaluate_task(run, name) for name in list_stages("team_control")]
+    return tasks + [evaluate_task(run, name, role) for role in ROLES for name in list_stages("role_control")]
 
 
 def has_pretrained_base(run: Run) -> bool:
@@ -288,84 +205,66 @@ def order_owners(run: Run) -> list[str]:
     )
 
 
-def base_task(run: Run) -> Task:
-    return Task(name="base", call=train_base, args=(run.path,))
-
-
-def sft_task(run: Run, role: str) -> Task:
-    stage, other = start_of(run.config, "sft", role)
+def stage_task(run: Run, name: str, owner: str | None = None) -> Task:
+    """A stage of one owner; None: of the whole run."""
+    stage, config = STAGES[name], run.config
+    count = stage.count_steps(config, owner or "")
+    other = owner_of_start(config, owner) if name == "sft" and owner else None
     return Task(
-        name=f"sft/{role}",
-        call=partial(train_on_ranks, train_sft),
-        args=(run.path, role),
-        after=("base",) if other == role else (f"{stage}/{other}",),
-        units=run.config.sft.max_steps,
-        ranks=count_role_ranks(run.config),
+        name=f"{name}/{owner}" if owner else name,
+        call=train_on_ranks,
+        args=(run.path, name, owner),
+        after=(f"sft/{other}",) if other else _list_makers(run, stage.source, owner),
+        units=stage.step_units * count,
+        reports=stage.step_reports * count,
+        ranks=count_ranks(config, name),
     )
 
 
-def grpo_task(run: Run, role: str, *, after: tuple[str, ...] = ()) -> Task:
-    return Task(
-        name=f"grpo/{role}",
-        call=partial(train_on_ranks, train_grpo),
-        args=(run.path, role),
-        after=after,
-        units=GRPO_STEP * run.config.grpo.max_steps,
-        reports=GRPO_REPORT * run.config.grpo.max_steps,
-        ranks=count_role_ranks(run.config),
-    )
-
-
-def marl_task(run: Run, *, after: tuple[str, ...] = (), ends_here: bool = False) -> Task:
-    return Task(
-        name="marl",
-        call=partial(train_marl, ends_here=True) if ends_here else partial(train_on_ranks, train_marl),
-        args=(run.path,),
-        after=after,
-        units=JOINT_STEP * run.config.marl.max_steps,
-        reports=JOINT_REPORT * run.config.marl.max_steps,
-        ranks=1 if ends_here else count_joint_ranks(run.config),
-    )
+def _list_makers(run: Run, stage: str, owner: str | None) -> tuple[str, ...]:
+    """The tasks that make a stage's weights of one owner; None: of all owners."""
+    if not stage:
+        return ()
+    owners = [one for one in list_stage_owners(run.config, stage) if owner is None or one in (None, owner)]
+    return tuple(f"{stage}/{one}" if one else stage for one in owners)
 
 
 def baselines_task(run: Run) -> Task:
     return Task(name="evaluate/baselines", call=evaluate_baselines, args=(run.path,), units=10)
 
 
-def evaluate_role_task(run: Run, stage: str, role: str, *, after: tuple[str, ...] = ()) -> Task:
-    return _evaluate_task(run, evaluate_role, f"{stage}/{role}", (stage, role), after)
+def evaluate_task(run: Run, title: str, role: str | None = None) -> Task:
+    """The sealed plays of a stage by a role alone; None: by the team, or by the agent in place of it."""
+    evaluation, stage = run.config.evaluation, weights_of(title)
+    args: tuple[str, ...] = (title,) if role is None else (title, role)
+    call: Callable[..., None] = evaluate_role
+    count, case_units, reports = evaluation.num_role_scenarios, ROLE_CASE, ROLE_REPORT
+    if role is None:
+        call, count = evaluate_single, evaluation.num_team_scenarios
+    if role is None and STAGES[stage].owners != "single":
+        call, case_units, reports = evaluate_team, TEAM_CASE, TEAM_REPORT
+    return Task(
+        name=f"evaluate/{title}/{role or TEAM}",
+        call=call,
+        args=(run.path, *args),
+        after=_list_makers(run, stage, role and owner_of(run.config.model, role)),
+        units=case_units * count,
+        reports=reports,
+    )
 
 
-def evaluate_team_task(run: Run, stage: str, *, after: tuple[str, ...] = ()) -> Task:
-    return _evaluate_task(run, evaluate_team, f"{stage}/team", (stage,), after)
-
-
-def evaluate_single_task(run: Run, stage: str, *, after: tuple[str, ...] = ()) -> Task:
-    return _evaluate_task(run, evaluate_single, f"{stage}/team", (stage,), after)
-
-
-def _evaluate_task(
-    run: Run, call: Callable[..., Any], name: str, args: tuple[str, ...], after: tuple[str, ...]
-) -> Task:
-    units, reports = {
-        evaluate_role: (ROLE_CASE * run.config.evaluation.num_role_scenarios, ROLE_REPORT),
-        evaluate_team: (TEAM_CASE * run.config.evaluation.num_team_scenarios, TEAM_REPORT),
-        evaluate_single: (ROLE_CASE * run.config.evaluation.num_team_scenarios, ROLE_REPORT),
-        evaluate_governed: (GOVERNED_CASE * run.config.evaluation.num_team_scenarios, TEAM_REPORT),
-    }[call]
-    name = f"evaluate/{name}"
-    return Task(name=name, call=call, args=(run.path, *args), after=after, units=units, reports=reports)
-
-
-def evaluate_governed_tasks(run: Run, after: Mapping[str, tuple[str, ...]]) -> list[Task]:
-    """Evaluations of these stages in governed episodes; none where joint training plays none.
-
-    `after`: by stage, the tasks that train it.
-    """
+def governed_tasks(run: Run, stages: Sequence[str] = GOVERNED_STAGES) -> list[Task]:
+    """Evaluations of these stages in governed episodes; none where joint training plays none."""
     if run.config.marl.protocol != "full":
         return []
     return [
-        _evaluate_task(run, evaluate_governed, f"{stage}{GOVERNED}/team", (stage,), after[stage])
-        for stage in GOVERNED_STAGES
-        if stage in after
+        Task(
+            name=f"evaluate/{stage}{GOVERNED}/{TEAM}",
+            call=evaluate_governed,
+            args=(run.path, stage),
+            after=_list_makers(run, stage, None),
+            units=GOVERNED_CASE * run.config.evaluation.num_team_scenarios,
+            reports=TEAM_REPORT,
+        )
+        for stage in stages
     ]

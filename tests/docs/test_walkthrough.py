@@ -97,7 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(source.read_bytes())
     for name in CONFIGS:
-        review = {"num_scenarios": 2, "max_cases": 2}
+        review = {"num_scenarios": 2}
         values = {**SMALL, "name": Path(name).stem, "review": review}
         (folder / "configs" / name).write_text(yaml.safe_dump(values))
     plan = yaml.safe_load((ROOT / "configs/ablations/small/kl.yaml").read_text())

@@ -38,8 +38,7 @@ from training.rl.solo.algorithm import GroupCredit
 from training.rl.update import PolicyUpdater
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_baselines
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
+from training.stages.table import train_stage
 
 SETTINGS = (
     "name=small",
@@ -402,12 +401,12 @@ def test_grpo_without_advantages_turns_the_signal_red(
     forget(copied, "grpo/cto")
     with monkeypatch.context() as planted:
         plant(planted)
-        train_grpo(copied, "cto")
+        train_stage(copied, "grpo", "cto")
     red = gates_now(copied)
     assert "grpo/cto 0.00" in red["gradient_signal"]
     assert red["weights_changed"] == "unchanged: grpo/cto"
     forget(copied, "grpo/cto")
-    train_grpo(copied, "cto")
+    train_stage(copied, "grpo", "cto")
     assert not {"gradient_signal", "weights_changed"} & set(gates_now(copied))
 
 
@@ -422,7 +421,7 @@ def test_joint_training_with_zeroed_advantages_turns_the_signal_red(
 
     monkeypatch.setattr(CreditAssigner, "make_rows", zeroed)
     forget(copied, "marl")
-    train_marl(copied)
+    train_stage(copied, "marl")
     red = gates_now(copied)
     assert "marl/risk 0.00" in red["gradient_signal"]
     assert red["weights_changed"] == "unchanged: marl/risk"
@@ -439,7 +438,7 @@ def test_a_role_that_joint_training_leaves_frozen_turns_its_gate_red(
 
     monkeypatch.setattr(PolicyUpdater, "update", frozen)
     forget(copied, "marl")
-    train_marl(copied)
+    train_stage(copied, "marl")
     red = gates_now(copied)
     assert red["weights_changed"] == "unchanged: marl/coo"
     assert "gradient_signal" not in red
@@ -450,7 +449,7 @@ def test_a_role_that_grpo_leaves_frozen_turns_its_gate_red(
 ) -> None:
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, closure=None: None)
     forget(copied, "grpo/cost")
-    train_grpo(copied, "cost")
+    train_stage(copied, "grpo", "cost")
     red = gates_now(copied)
     assert red["weights_changed"] == "unchanged: grpo/cost"
     assert "gradient_signal" not in red

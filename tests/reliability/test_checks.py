@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from planned_faults import Fault, parse_faults
 from safetensors.torch import load_file
 
 from reliability.__main__ import main
@@ -22,7 +23,6 @@ from reliability.malicious.probes import Payload
 from reliability.stages import checkpoint_damage, tiny_runs
 from reliability.stages.prepared_runs import PreparedRuns
 from training.runs import checkpoints
-from training.runs.faults import Fault, parse_faults
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import DIVERGED, OUT_OF_MEMORY
 from training.runs.run_folder import Run

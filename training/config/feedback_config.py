@@ -1,10 +1,11 @@
 """Settings of the stages that learn from labels; a run stores those of a stage beside its labels."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from training.config.section import ClipRange, GroupSize, PositiveCount, Rate, Section, Weight
+from training.config.grpo_config import GrpoConfig
+from training.config.section import GroupSize, PositiveCount, Rate, Section, Share, Weight
 
 
 class FeedbackConfig(Section):
@@ -65,34 +66,31 @@ class PpoConfig(FeedbackConfig):
 
     max_steps: PositiveCount = 60
     """Batches of rollouts."""
-    prompts_per_step: PositiveCount = 64
-    """Scenarios per batch, one trajectory each."""
+    prompts_per_step: PositiveCount = 32
+    """Scenarios per batch, two trajectories each."""
     learning_rate: Rate = 2e-4
     """Learning rate of the policy."""
     updates_per_batch: PositiveCount = 2
     """Passes over a batch."""
     minibatches: PositiveCount = 2
     """Parts that a batch is cut into, with an update after each."""
-    clip: ClipRange = 0.2
-    """The probability ratio is held to 1 - clip to 1 + clip."""
     kl_coefficient: Weight = 0.02
-    """Price of a nat of divergence from the weights before this stage, taken off every token's reward."""
-    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
-    """Decay of the advantage along a trajectory's own tokens."""
-    critic_learning_rate: Rate = 1e-2
-    """Learning rate of the value head."""
-    critic_epochs: PositiveCount = 4
-    """Passes of the value head over a batch."""
-    model_weight: Weight = 1.0
-    """Weight of the reward model's score."""
-    verifier_weight: Weight = 0.0
-    """Weight of the verifier's reward."""
+    """Weight of the KL divergence to the weights before this stage."""
+    model_share: Share = 1.0
+    """Share of the reward that is the reward model's score; the rest is the verifier's reward."""
 
-    @model_validator(mode="after")
-    def _check_weights(self) -> Self:
-        if not self.model_weight and not self.verifier_weight:
-            raise ValueError("model_weight and verifier_weight are both 0: nothing is rewarded")
-        return self
+    def as_grpo(self, grpo: GrpoConfig) -> GrpoConfig:
+        """Settings of the RL loop: advantages of a value head, KL in the loss; `grpo` says how roles play."""
+        return grpo.changed(
+            **self.model_dump(exclude={"source", "kl_coefficient"}),
+            group_size=2,
+            trained_per_group=0,
+            curriculum=False,
+            loss__kl_coefficient=self.kl_coefficient,
+            credit__estimator="gae",
+            guards__validate_every=0,
+            guards__patience=0,
+        )
 
 
 FEEDBACK_CONFIGS: dict[str, type[FeedbackConfig]] = {

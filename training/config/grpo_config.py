@@ -6,15 +6,8 @@ from pydantic import Field, model_validator
 
 from scenarios.rewards import resolve_weights
 from simulator.agents.agent_kinds import AgentKind
-from training.config.rl_sections import GuardsConfig, RLConfig
-from training.config.section import Count, GroupSize, PositiveCount, Weight, check_batch
-
-
-class GrpoGuardsConfig(GuardsConfig):
-    """Validation, early stop and alarms of GRPO."""
-
-    alarm_every: Count = 5
-    """Batches of rollouts between measurements for the alarms; 0 measures nothing."""
+from training.config.rl_sections import RLConfig
+from training.config.section import Count, GroupSize, PositiveCount, Share, Weight, check_batch
 
 
 class GrpoConfig(RLConfig):
@@ -32,10 +25,8 @@ class GrpoConfig(RLConfig):
     """Role reward: `default` (efficiency and tool quality) or `rlvr` (correctness, format, steps)."""
     reward_weights: dict[str, Weight] = Field(default={"step": 0.0})
     """Weights that replace those of the preset, by component; the demo charges nothing for steps."""
-    verifier_weight: Weight = 1.0
-    """Weight of the role reward."""
-    model_weight: Weight = 0.0
-    """Weight of the score of the role's reward model (`emads train reward`); 0 needs none."""
+    model_share: Share = 0.0
+    """Share of the reward that the role's reward model scores (`emads train reward`); 0 needs none."""
     agent: AgentKind = "react"
     """Agent: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
     max_turns: PositiveCount = 10
@@ -44,7 +35,6 @@ class GrpoConfig(RLConfig):
     """Failed tool calls that cut a trajectory off; to learn to recover from errors takes 2 or more."""
     curriculum: bool = False
     """Begin with the easiest difficulty; the next one follows at a mean reward of .7; else they mix."""
-    guards: GrpoGuardsConfig = GrpoGuardsConfig()
 
     @property
     def max_row_tokens(self) -> int:
@@ -54,8 +44,6 @@ class GrpoConfig(RLConfig):
     @model_validator(mode="after")
     def _check_grpo(self) -> Self:
         resolve_weights(self.reward, self.reward_weights)
-        if not self.verifier_weight and not self.model_weight:
-            raise ValueError("verifier_weight and model_weight are both 0: nothing is rewarded")
         if self.trained_per_group == 1 or self.trained_per_group > self.group_size:
             raise ValueError(
                 f"trained_per_group is {self.trained_per_group}: it must be 2 to {self.group_size}"

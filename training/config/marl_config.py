@@ -37,8 +37,8 @@ class MarlConfig(RLConfig):
 
     max_steps: Count = 60
     """Joint steps; 0 leaves the stage out."""
-    start_from: str | dict[str, str] | None = None
-    """Another run's folder, or one per role: training goes on from its joint weights; without: from GRPO."""
+    start_from: str | None = None
+    """Another run's folder, from whose joint weights training goes on; null: from GRPO's."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
     report_sets: GroupSize = 4
@@ -49,10 +49,8 @@ class MarlConfig(RLConfig):
     """Episodes to play: reports, decision, votes; or governed ones with re-plans, one per report set."""
     learning_rate: Rate = 1.5e-3
     """Peak learning rate."""
-    rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.2})
-    """By how much the peak rates of single roles differ from learning_rate, as a factor."""
-    frozen_roles: tuple[str, ...] = ()
-    """Roles that play and are not trained."""
+    rate_factors: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(default={"reconcile": 0.2})
+    """Factors by which roles' rates differ from learning_rate; a role with 0 plays and never learns."""
     rounds: Count = 1
     """Rounds of votes after the decision; 0 asks for none."""
     credit: MarlCreditConfig = MarlCreditConfig()
@@ -62,16 +60,9 @@ class MarlConfig(RLConfig):
     def _check_marl(self) -> Self:
         played = self.scenarios_per_step * self.report_sets * self.decisions_per_set
         check_batch(played, "scenarios_per_step * report_sets * decisions_per_set")
-        starts = self.start_from if isinstance(self.start_from, dict) else {}
-        named = (
-            ("rate_factors", self.rate_factors),
-            ("frozen_roles", self.frozen_roles),
-            ("start_from", starts),
-        )
-        for key, roles in named:
-            for role in roles:
-                if role not in TEAM_ROLES:
-                    raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
-        if set(self.frozen_roles) >= set(TEAM_ROLES):
-            raise ValueError("frozen_roles names every role: nothing would be trained")
+        for role in self.rate_factors:
+            if role not in TEAM_ROLES:
+                raise unknown("marl.rate_factors", role, sorted(TEAM_ROLES))
+        if not any(self.rate_factors.get(role, 1.0) for role in TEAM_ROLES):
+            raise ValueError("rate_factors is 0 for every role: nothing would be trained")
         return self

@@ -19,18 +19,21 @@ from training.config.section import (
 class LossConfig(Section):
     """Loss of a policy-gradient stage: token weights, clipping, KL, correction for the engine's rounding."""
 
-    kind: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
-    """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / most tokens of a row (dr_grpo)."""
+    kind: Literal["grpo", "gspo", "dr_grpo", "dapo"] = "dapo"
+    """Token weight: 1 / all own tokens (dapo), its row's (grpo; gspo has a ratio per row), most (dr_grpo)."""
     clip_low: ClipRange = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
     clip_high: ClipRange = 0.2
     """The probability ratio is clipped above at 1 + clip_high."""
-    clip_level: Literal["token", "sequence"] = "token"
-    """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the policy before this stage; 0 loads no reference."""
     importance: Literal["ratio", "token", "call"] = "ratio"
     """Correction for what the engine sampled: the ratio, or truncated weights; vLLM: `call` if not given."""
+
+    @property
+    def clip_level(self) -> Literal["token", "sequence"]:
+        """Whether a ratio is the token's own or the geometric mean over its row (GSPO, arXiv:2507.18071)."""
+        return "sequence" if self.kind == "gspo" else "token"
 
 
 class CreditConfig(Section):
@@ -38,12 +41,6 @@ class CreditConfig(Section):
 
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/rl/credit/estimators.py has a function for each."""
-    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
-    """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
-    critic_learning_rate: Rate = 1e-3
-    """Learning rate of the value heads, for estimator gae."""
-    critic_epochs: PositiveCount = 4
-    """Passes of the value heads over a step's rows, for estimator gae."""
 
 
 class GuardsConfig(Section):
@@ -69,12 +66,10 @@ class MemoryConfig(Section):
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
     row_layout: Literal["padded", "shared_prompt"] = "shared_prompt"
     """Rows side by side with padding, or end to end with every common prompt computed once."""
-    sharding: Literal["none", "fsdp2"] = "none"
-    """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
+    sharding: Literal["none", "fsdp2", "fsdp2_offload"] = "none"
+    """Under torchrun a rank holds all weights (none) or its part of them: on the GPU (fsdp2), on the host."""
     bf16: bool = False
     """Whether passes multiply float32 weights in bfloat16; gradients' sums and optimizer stay float32."""
-    cpu_offload: bool = False
-    """Whether sharded weights and optimizer rest in the memory of the host."""
     logit_rows: Count = 0
     """Own tokens whose logits are held at once; 0 holds those of a whole forward pass."""
 

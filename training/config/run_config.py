@@ -10,28 +10,62 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from roles.errors import UserError, unknown
 from simulator.reward import TeamRewardWeights
-from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX, DataConfig
 from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
 from training.config.rl_sections import RLConfig
-from training.config.rollouts_config import RolloutsConfig
 from training.config.section import (
     Count,
     Difficulty,
     Place,
     PositiveCount,
     Section,
-    Weight,
 )
 from training.config.sft_config import SftConfig
 
 RL_STAGES = ("grpo", "marl")  # whose keys of `RLConfig` the section `rl` sets together
+FIRST_GRPO_INDEX = 1_000_000  # of GRPO's training scenarios: far from the demonstrations
+FIRST_MARL_INDEX = 2_000_000  # of joint training's cases, where it goes on from no other joint training
 FIRST_REVIEW_INDEX = 3_000_000  # of the cases that are played for review: far from all training cases
+
+
+class DataConfig(Section):
+    """Scenarios and demonstrations. Splits never share a scenario, whatever the seed."""
+
+    seed: Place = 0
+    """Seed of the scenario streams."""
+    difficulties: tuple[Difficulty, ...] = Field(default=(1, 2), min_length=1)
+    """Difficulties that scenarios cycle through, 1 (easiest) to 10."""
+    num_demonstrations: Count = 4000
+    """Demonstrations per role that SFT goes over again and again; 0 takes new ones always."""
+    seat_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
+    replan_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the supervised rows that show a governed episode with a re-plan, for marl.protocol full."""
+
+    @field_validator("difficulties")
+    @classmethod
+    def _check_difficulties(cls, difficulties: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(difficulties)) != len(difficulties):
+            raise ValueError(f"{list(difficulties)} repeats a difficulty: name each one once")
+        return difficulties
+
+
+class RolloutsConfig(Section):
+    """Where episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
+
+    hosts: Count = 0
+    """Processes that play, each with all policies; 0 plays in the learner's process."""
+    block_size: Count = 0
+    """Cases that are played side by side, or on a host; 0: all of a step, and 250 of an evaluation."""
+    timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    """Seconds after which a silent host is replaced; ranks without hosts wait as long for each other."""
+    ray: str = ""
+    """Ray cluster whose actors are the hosts: an address, `auto` or `local`; empty: processes here."""
 
 
 class EngineConfig(Section):
@@ -45,8 +79,6 @@ class EngineConfig(Section):
     """Addresses of `vllm serve` instances of one model, for `vllm_server`."""
     adapter_folder: str = ""
     """Folder for adapters that all `servers` see; empty: memory, for servers on this machine."""
-    structured: bool = False
-    """Hold simulated answers to their JSON schema, with `vllm` alone; training never does."""
 
     @model_validator(mode="after")
     def _check_name(self) -> Self:
@@ -62,8 +94,6 @@ class EngineConfig(Section):
                 f"the server {far[0]} is on another machine and reads adapters from files: set adapter_folder"
                 " to a folder that it and this machine share"
             )
-        if self.structured and self.name != "vllm":
-            raise ValueError(f"structured answers need name vllm, not {self.name!r}")
         return self
 
 
@@ -82,8 +112,6 @@ class EvaluationConfig(Section):
     """Play all of them greedily, too; without, half of the time, and what greedy play shows is not judged."""
     num_tries: PositiveCount = 4
     """Plays of each of the first 100 team cases, for the chance that all succeed; 1 plays none again."""
-    block_size: PositiveCount = 250
-    """Plays of a team, or scenarios of a role, that are played together; a stop loses at most these."""
 
     @model_validator(mode="after")
     def _check_greedy_plays(self) -> Self:
@@ -100,8 +128,6 @@ class ReviewConfig(Section):
 
     num_scenarios: Count = 200
     """New cases that are played; 0 leaves the phase out."""
-    max_cases: PositiveCount = 50
-    """Most cases in the queue, the most uncertain first."""
 
 
 class RunConfig(Section):
@@ -122,8 +148,6 @@ class RunConfig(Section):
     """Workers that share the cases of a joint step, and the batches of a model of all roles; on CPUs."""
     checkpoint_every: Count = 0
     """Steps between checkpoints of an unfinished stage; 0 saves about once a minute."""
-    price_per_hour: Weight = 0.0
-    """Price of the whole machine per hour, in any currency; 0 shows no cost."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
     """Trackers that get the metrics of every stage, beside metrics.jsonl."""
     model: ModelConfig = ModelConfig()
@@ -155,7 +179,7 @@ class RunConfig(Section):
     def _count_hosts(self, cases: int, ahead: int) -> int:
         """Hosts for steps of so many cases; none for a step's only block which nobody waits for meanwhile."""
         num_blocks = -(-cases // (self.rollouts.block_size or cases))
-        if num_blocks == 1 and not ahead and self.rollouts.backend == "process":
+        if num_blocks == 1 and not ahead and not self.rollouts.ray:
             return 0
         return min(self.rollouts.hosts, num_blocks * (ahead + 1))
 
@@ -163,10 +187,11 @@ class RunConfig(Section):
     def _check_sharding(self) -> Self:
         """Refuse a packed base in parts: its numbers are no weights that FSDP2 could cut."""
         for name, section in (("grpo", self.grpo), ("marl", self.marl)):
-            if section.memory.sharding == "fsdp2" and self.model.adapter == "qlora":
+            if section.memory.sharding != "none" and self.model.adapter == "qlora":
                 raise ValueError(
-                    f"{name}.memory.sharding fsdp2 does not shard the 4-bit base of model.adapter qlora: set"
-                    " it to none (every rank holds the packed base), or model.adapter to lora"
+                    f"{name}.memory.sharding {section.memory.sharding} does not shard the 4-bit base of"
+                    " model.adapter qlora: set it to none (every rank holds the packed base), or"
+                    " model.adapter to lora"
                 )
         return self
 
@@ -189,14 +214,8 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _check_transfer(self) -> Self:
         """Refuse what is for single roles where all share their weights."""
-        starts = (self.sft.start_from, self.marl.start_from)
-        if self.model.adapter_sharing == "shared" and (
-            self.sft.transfer_from or any(isinstance(one, dict) for one in starts)
-        ):
-            raise ValueError(
-                "sft.transfer_from and a start_from per role are for roles with weights of their own: leave"
-                " them out"
-            )
+        if self.model.adapter_sharing == "shared" and self.sft.transfer_from:
+            raise ValueError("sft.transfer_from is for roles with weights of their own: leave it out")
         return self
 
     @model_validator(mode="after")
@@ -304,16 +323,13 @@ NEUTRAL_KEYS = frozenset(
     {
         "num_workers",
         "checkpoint_every",
-        "price_per_hour",
         "report_to",
         "sft.micro_batch_size",
         "grpo.memory.micro_batch_tokens",
         "marl.memory.micro_batch_tokens",
         "rollouts.hosts",
-        "rollouts.backend",
         "rollouts.timeout_s",
-        "rollouts.address",
-        "rollouts.gpus_per_host",
+        "rollouts.ray",
     }
 )
 

@@ -15,6 +15,7 @@ GroupSize = Annotated[int, Field(ge=2, le=1024)]  # a group of one has nobody to
 Place = Annotated[int, Field(ge=0)]  # in the streams of scenarios and of chance
 Rate = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 ClipRange = Annotated[float, Field(gt=0, lt=1)]
 Temperature = Annotated[float, Field(gt=0, le=10)]
 Difficulty = Annotated[int, Field(ge=MIN_DIFFICULTY, le=MAX_DIFFICULTY)]

@@ -23,8 +23,8 @@ class SftConfig(Section):
     """Optimizer steps per role; 0 leaves the base model as it is."""
     transfer_from: str | None = None
     """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
-    start_from: str | dict[str, str] | None = None
-    """Another run's folder, or one per role: SFT goes on from its weights, on the same base; null: begin."""
+    start_from: str | None = None
+    """Another run's folder, from whose SFT weights on the same base this SFT goes on; null: from the base."""
     refused_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of demonstrations in which a tool refuses a wrong call, not learnt from, before the right one."""
     batch_size: PositiveCount = 16
@@ -43,23 +43,11 @@ class SftConfig(Section):
     """Steps between validations, of which the best weights are kept; 0 keeps the last weights."""
     patience: Count = 0
     """Validations in a row without a better one that end the stage; 0 never does."""
-    control_fraction: Annotated[float, Field(ge=0, le=10)] = 1.0
-    """Transcripts that the SFT controls of GRPO learn from, as a fraction of those that GRPO plays."""
-
-    @model_validator(mode="after")
-    def _check_roles(self) -> Self:
-        starts = self.start_from if isinstance(self.start_from, dict) else {}
-        named = [
-            ("sft.transfer_from", self.transfer_from or ""),
-            *(("sft.start_from", one) for one in starts),
-        ]
-        for key, role in named:
-            if role and role not in ROLES:
-                raise unknown(key, role, list(ROLES))
-        return self
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
+        if self.transfer_from is not None and self.transfer_from not in ROLES:
+            raise unknown("sft.transfer_from", self.transfer_from, list(ROLES))
         if self.start_from is not None and self.transfer_from is not None:
             raise ValueError(
                 "start_from gives every role its own weights, transfer_from another role's: leave one out"

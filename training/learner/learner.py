@@ -255,8 +255,8 @@ def reduce_losses(
 ) -> Tensor:
     """The role's loss from those of its tokens; `counts` are of the whole step, not of the batch.
 
-    dapo: mean over all own tokens. grpo: mean over rows of each row's mean. dr_grpo: as if every row were
-    max_row_tokens long. The names are TRL's.
+    dapo: mean over all own tokens. grpo, gspo: mean over rows of each row's mean. dr_grpo: as if every row
+    were max_row_tokens long. The names are TRL's; its gspo is grpo with importance sampling by sequence.
     """
     if config.loss.kind == "dapo":
         return losses.sum() / counts.tokens

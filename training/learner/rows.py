@@ -25,7 +25,6 @@ class TrainingRow:
     sampling_logprobs: tuple[float, ...]  # aligned; 0.0 where the mask is 0
     advantage: float  # one per row, for all its own tokens
     token_advantages: tuple[float, ...] | None = None  # aligned with token_ids; None: `advantage` for all
-    token_rewards: tuple[float, ...] | None = None  # the same for value heads; None: `advantage` on the last
 
     @property
     def num_own(self) -> int:
@@ -47,12 +46,6 @@ class TrainingRow:
         if self.token_advantages is None:
             return [self.advantage] * self.num_own
         return [a for a, bit in zip(self.token_advantages, self.loss_mask, strict=True) if bit]
-
-    def own_rewards(self) -> list[float]:
-        """One reward per own token, in order, as value heads read it."""
-        if self.token_rewards is None:
-            return [0.0] * (self.num_own - 1) + [self.advantage] * min(1, self.num_own)
-        return [r for r, bit in zip(self.token_rewards, self.loss_mask, strict=True) if bit]
 
     def own_logprobs(self) -> list[float]:
         """One sampling logprob per own token, in order."""

@@ -16,17 +16,7 @@ import torch
 from transformers import AutoConfig
 
 from roles.errors import UserError, unknown
-from roles.team import (
-    RECONCILER,
-    SPECIALISTS,
-    Ask,
-    AskMessage,
-    Decision,
-    Offer,
-    OfferReply,
-    Report,
-    Vote,
-)
+from roles.team import RECONCILER
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
@@ -42,8 +32,6 @@ from training.models.shapes import find_shape
 from training.models.weights import BASE, find_weights
 from training.runs.run_folder import Run
 
-_LETTER = {"type": "string", "pattern": "^[A-Z]$"}
-_LETTERS = {"type": "array", "items": _LETTER, "maxItems": 10}
 MOST_EMBEDDED = 500_000_000  # weights that the embedded engine plays on a GPU without being asked for by name
 REQUEST_TIMEOUT_S = 600.0  # after which a call of vLLM counts as failed
 RANK_STRIDE = 1_000_003  # between the engine seeds of two ranks
@@ -93,13 +81,12 @@ def open_engine(
     end_id: int,
     seed: int,
     base: Path | None,
-    schemas: Mapping[str, Mapping[str, Any]] | None = None,
     shared: Mapping[str, Any] | None = None,
 ) -> Iterator[PolicyEngine]:
     """The engine that the config names, with no policy yet; its processes and connections end with the block.
 
     `base`: the folder of the model that adapters were trained on, tokenizer included; None where every
-    policy has full weights. Only vLLM reads it. `schemas`: see `team_schemas`; used if config.structured.
+    policy has full weights. Only vLLM reads it.
     `shared`: how a client of running servers stands to those of the other ranks.
 
     Raises:
@@ -125,7 +112,6 @@ def open_engine(
             end_id=end_id,
             seed=seed,
             options=config.vllm,
-            schemas=schemas if config.structured else None,
             request_timeout_s=REQUEST_TIMEOUT_S,
         )
     try:
@@ -160,20 +146,17 @@ def serve_models(
     end_id: int,
     base: Path | None,
     engine: EngineConfig | None = None,
-    constrained: bool = False,
 ) -> Iterator[PolicyEngine]:
     """An engine that serves each role by its model of a stage, as `engine` (None: the config) names it.
 
-    `base`: as for `open_engine`. `constrained` lets config.structured hold answers to the team's schemas: for
-    simulation only, and only in short prompts, since a schema leaves no room for tool calls.
+    `base`: as for `open_engine`.
 
     Raises:
         UserError: as `open_engine`.
     """
-    schemas = team_schemas() if constrained and config.model.prompts == "short" else None
     chosen = name_engine(engine or config.engine, config.model)
     chosen = _share_gpu(config, chosen, num_models=len(models))
-    with open_engine(chosen, end_id=end_id, seed=config.seed, base=base, schemas=schemas) as opened:
+    with open_engine(chosen, end_id=end_id, seed=config.seed, base=base) as opened:
         for role, model in models.items():
             opened.set_policy(role, model, version=f"{role}@{stage}")
         yield opened
@@ -260,32 +243,3 @@ def choose_engine(run: RunConfig, name: str | None) -> EngineConfig:
             " --set engine.servers=[http://127.0.0.1:8000]"
         )
     return name_engine(EngineConfig.model_validate({"name": name}), run.model)
-
-
-def team_schemas() -> dict[str, dict[str, Any]]:
-    """Return what each seat may write in a joint episode without tools, as JSON schemas.
-
-    A specialist writes a report, a reply or a vote, ReconcileGPT a decision or a question. Options are held
-    to capital letters: the schema is the same for all cases, so it cannot know theirs.
-    """
-    offer = _close(Offer.model_json_schema(), option=_LETTER)
-    offers = {"type": "array", "items": offer, "maxItems": 12}
-    report = _close(Report.model_json_schema(), offers=offers, needs=_LETTERS, veto=_LETTERS)
-    reply = _close(OfferReply.model_json_schema(), offer={"anyOf": [offer, {"type": "null"}]})
-    vote = _close(Vote.model_json_schema())
-    decision = _close(Decision.model_json_schema(), option={"type": "string", "pattern": "^([A-Z]|none)$"})
-    ask = _close(AskMessage.model_json_schema(), ask=_close(Ask.model_json_schema(), option=_LETTER))
-    return {
-        **{role: {"anyOf": [report, reply, vote]} for role in SPECIALISTS},
-        RECONCILER: {"anyOf": [decision, ask]},
-    }
-
-
-def _close(schema: dict[str, Any], **narrower: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with some properties narrowed, and no others allowed; what has a default may be left out."""
-    return {
-        "type": "object",
-        "properties": {**schema["properties"], **narrower},
-        "required": list(schema["required"]),
-        "additionalProperties": False,
-    }

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from simulator.engines.adapter_names import SINGLE, adapter_of
+from training.config.model_config import ModelConfig
 from training.models.adapters import (
     attach,
     load_adapters,
@@ -132,26 +133,24 @@ def load_trainable(
 
 
 def load_team(
-    run: Run, stage: str, *, sources: Mapping[str, tuple[Run, str]] | None = None
+    run: Run, stage: str, *, model: ModelConfig | None = None
 ) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
     """Every weights of the team's roles after a stage; the tokenizer is the same for all.
 
     Weights that all roles share are loaded once, and so is the base of adapters: then all roles have the
-    same model, in which `activate` chooses the adapter.
-    `sources`: for single roles the run on the same base, and the stage, whose weights they have.
+    same model, in which `activate` chooses the adapter. `model`: in place of the config's.
     """
-    config = run.config.model
-    held = dict.fromkeys(TEAM_ROLES, (run, stage)) | dict(sources or {})
+    config = model or run.config.model
     owners = owners_of(config, TEAM_ROLES)
     if config.adapter == "none":
-        loaded = {owner: load_weights(*held.get(owner, held[RECONCILER]), owner) for owner in owners}
+        loaded = {owner: load_weights(run, stage, owner) for owner in owners}
         tokenizer = next(iter(loaded.values()))[1]
         return {role: loaded[owner_of(config, role)][0] for role in TEAM_ROLES}, tokenizer
-    model, tokenizer = load_frozen_base(find_weights(run, BASE, RECONCILER), config)
+    base, tokenizer = load_frozen_base(find_weights(run, BASE, RECONCILER), config)
     if stage != BASE:
-        folders = {owner: find_weights(*held.get(owner, held[RECONCILER]), owner) for owner in owners}
-        model = cast(PreTrainedModel, load_adapters(model, folders))
-    return dict.fromkeys(TEAM_ROLES, model), tokenizer
+        folders = {owner: find_weights(run, stage, owner) for owner in owners}
+        base = cast(PreTrainedModel, load_adapters(base, folders))
+    return dict.fromkeys(TEAM_ROLES, base), tokenizer
 
 
 def open_start(run: Run, key: str, folder: str) -> Run:

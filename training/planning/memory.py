@@ -66,7 +66,7 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
     """Of joint training; `tokens` of a micro-batch where they are fewer than the config allows."""
     model, memory = config.model, config.marl.memory
     owners = 1 if model.adapter_sharing == "shared" else len(ROLES)
-    parts = ranks if memory.sharding == "fsdp2" else 1
+    parts = ranks if memory.sharding != "none" else 1
     value = 2 if model.dtype == "bfloat16" or memory.bf16 else 4
     checkpointing = model.gradient_checkpointing
     held = float(memory.micro_batch_tokens) if tokens is None else tokens
@@ -79,7 +79,8 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
         gathered = value * (2.0 * shape.layer_parameters + shape.num_parameters - shape.num_layer_parameters)
     elif plays_halved:
         gathered = 2.0 * shape.num_parameters  # a model's weights in the precision of its pass
-    stays = 0.0 if memory.cpu_offload and parts > 1 else 1 / parts
+    is_offloaded = memory.sharding == "fsdp2_offload" and parts > 1
+    stays = 0.0 if is_offloaded else 1 / parts
     logits = KEPT_LOGIT_BYTES * held * shape.vocab
     if memory.logit_rows:
         logits = LOGIT_BYTES * min(float(memory.logit_rows), held) * shape.vocab

@@ -77,7 +77,7 @@ def estimate_time(shape: Shape, config: RunConfig, phase: Workload, device: Devi
         together, owners = 1, 1 if config.model.adapter_sharing == "shared" else len(ROLES)
         ranks = players = min(ranks, owners)
     elif config.num_hosts:
-        players, plays_ahead = host_gpus(config), config.marl.max_staleness > 0
+        players, plays_ahead = config.num_hosts, config.marl.max_staleness > 0
         together, batch = 1, config.cases_per_block / config.marl.scenarios_per_step * phase.batch
     learning = phase.trained * (
         training_flops_per_token(shape, config) + 3 * attention_flops_per_token(shape, phase.row)
@@ -96,20 +96,6 @@ def estimate_time(shape: Shape, config: RunConfig, phase: Workload, device: Devi
         bandwidth_floor_s=moved / players / device.bandwidth,
         expected_s=max(learns_s, plays_s / players) if plays_ahead else learns_s + plays_s / players,
     )
-
-
-def host_gpus(config: RunConfig) -> float:
-    """GPUs of a run's rollout hosts: one for each process, of Ray what it is asked for.
-
-    Raises:
-        UserError: Ray is asked for none.
-    """
-    if config.num_hosts and config.rollouts.backend == "ray" and not config.rollouts.gpus_per_host:
-        raise UserError(
-            "rollouts.gpus_per_host is 0, so Ray gives rollout hosts no GPU, and a plan for GPUs has no speed"
-            " for them: set it to 1"
-        )
-    return config.num_hosts * (config.rollouts.gpus_per_host if config.rollouts.backend == "ray" else 1.0)
 
 
 def sampling_bytes(shape: Shape, phase: Workload, config: RunConfig, ranks: int = 1) -> float:
@@ -134,7 +120,7 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
     times = [estimate_time(shape, config, phase, DEVICES[device], ranks) for phase in phases]
     title, limit = f"{ranks} x {DEVICES[device].name}", DEVICES[device].memory
     hosts = config.num_hosts if any(phase.name == JOINT for phase in phases) else 0
-    gpus = host_gpus(config) if hosts else 0.0
+    gpus = float(hosts)
     memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit)
     most = memory.total
     lines = [

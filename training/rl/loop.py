@@ -90,21 +90,19 @@ class RLLearner:
         *,
         chat: Chat,
         seed: int,
-        whitens: bool = False,
         engine: PolicyEngine | None = None,
         hosts: HostPool | None = None,
         block_size: int = 0,
     ) -> None:
-        """`whitens`: the advantages of value heads (estimator `gae`) get mean 0 and standard deviation 1.
+        """`engine`: kept over all steps, new weights are new versions; None makes one each time.
 
-        `engine`: kept over all steps, new weights are new versions; None makes one each time. `hosts`: play
-        in place of this process, all ranks' cases on rank 0's; None plays here. `block_size`: cases that are
-        played side by side, 0 for all; batch size changes rounding.
+        `hosts`: play in place of this process, all ranks' cases on rank 0's; None plays here. `block_size`:
+        cases that are played side by side, 0 for all; batch size changes rounding.
         """
         self.updater, self.algorithm, self.chat, self.seed = updater, algorithm, chat, seed
         self.engine, self.hosts, self.block_size = engine, hosts, block_size
         uses_values = updater.config.credit.estimator == "gae"
-        self.values = ValueHeads(updater, seed=seed, whitens=whitens) if uses_values else None
+        self.values = ValueHeads(updater, seed=seed) if uses_values else None
         self.player, self.scorer = algorithm.player, algorithm.scorer
         self.credit, self.monitor = algorithm.credit, algorithm.monitor
         self.grad_norms: list[float] = []  # of the latest step, by role that learns

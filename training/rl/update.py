@@ -19,7 +19,7 @@ from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
 from training.models.adapters import named_role_parameters, role_parameters
 from training.rl.role_weights import load_role_weights, role_weights
-from training.runs.faults import inject_loss_fault
+from training.runs.faults import fault_point
 from training.runs.resume import load_optimizer
 
 Owner = tuple[int, str | None]  # a model and one of its adapters: the weights that one optimizer trains
@@ -34,20 +34,20 @@ class PolicyUpdater:
         config: RLConfig,
         *,
         rate_factors: Mapping[str, float] = {},
-        frozen_roles: Sequence[str] = (),
         pools_roles: bool = False,
         references: Mapping[str, nn.Module] | None = None,
         ranks: Ranks = ONE_RANK,
         actors: Mapping[str, Any] | None = None,
     ) -> None:
-        """`models`: by role. `rate_factors`: of single roles' peak rates. `frozen_roles` never learn.
+        """`models`: by role. `rate_factors`: of single roles' peak rates; a role with 0 never learns.
 
         `pools_roles`: the loss is a mean over the rows of all roles that share weights; else each role has a
         mean of its own, and they are added up. `references`: role -> the model that KL is measured from.
         `actors`: whole copies that play, in any precision; None plays the models themselves.
         """
         self.models, self.config, self.ranks = dict(models), config, ranks
-        self.rate_factors, self.frozen_roles = rate_factors, frozen_roles
+        self.rate_factors = rate_factors
+        self.frozen_roles = frozenset(role for role, factor in rate_factors.items() if not factor)
         self.references, self.pools_roles = references or {}, pools_roles
         self.actors = dict(actors) if actors else self.models
         self.num_steps = 0
@@ -153,7 +153,7 @@ class PolicyUpdater:
             done[owner] = 0.0
             if is_learning:
                 norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
-                done[owner] = float(inject_loss_fault(whole(norm)))
+                done[owner] = float(fault_point("loss", whole(norm)))
                 if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
                     self.optimizers[role].step()
         return {

@@ -1,5 +1,5 @@
-"""SFT and GRPO of single roles on TRL's trainers.
+"""SFT of single roles on TRL's trainer, resumable to the bit.
 
-Belongs here: trainers, rollouts, alarms, validation of one role.
-Not here: joint training.
+Belongs here: the trainer, its loss with shared prompts, validation.
+Not here: RL (training.rl).
 """

@@ -20,7 +20,7 @@ from roles.errors import UserError
 from simulator.export.atomic_files import encode_json
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import Ranks
-from training.runs.faults import fault_point, inject_loss_fault
+from training.runs.faults import fault_point
 from training.runs.resume import (
     StageCheckpoints,
     Stateful,
@@ -135,9 +135,9 @@ class ResumableTrainer(Trainer):
         if self.model is None or not self.model.training:
             return result
         return (
-            (inject_loss_fault(result[0]), *result[1:])
+            (fault_point("loss", result[0]), *result[1:])
             if isinstance(result, tuple)
-            else inject_loss_fault(result)
+            else fault_point("loss", result)
         )
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:

@@ -12,20 +12,6 @@ from roles.errors import UserError
 OUT_OF_MEMORY, DIVERGED, WORKER_LOST = 4, 5, 6
 MAX_SKIPPED_STEPS = 5  # in a row
 _SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad allocation")
-_HERE = "or first lower {} or num_workers in the run's config.yaml (the result stays the same)"
-REMEDIES = {
-    **dict.fromkeys(
-        ("sft", "sft_more", "sft_own", "sft_instead", "sft_best_habit", "single_sft"),
-        _HERE.format("sft.micro_batch_size"),
-    ),
-    **dict.fromkeys(("grpo", "grpo_instead", "single_grpo"), _HERE.format("grpo.memory.micro_batch_tokens")),
-    **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
-    "ppo": "or begin the stage with a lower prompts_per_step",
-    "marl": (
-        "or first lower marl.memory.micro_batch_tokens in the run's config.yaml (the result stays the same);"
-        " where it is play that needs the memory, start a run with a lower rollouts.block_size"
-    ),
-}
 
 
 class StoppedRunError(UserError):
@@ -97,8 +83,10 @@ class WorkerLostError(StoppedRunError):
 
 
 @contextmanager
-def explain_memory_errors(stage: str) -> Iterator[None]:
+def explain_memory_errors(stage: str, key: str = "") -> Iterator[None]:
     """Turn what libraries raise when memory runs out into an OutOfMemoryError that says what to lower.
+
+    `key`: of the config, that changes memory and not the result; "": the stage's batch size changes both.
 
     Raises:
         OutOfMemoryError: in place of MemoryError, torch.OutOfMemoryError or a RuntimeError that says so.
@@ -112,7 +100,10 @@ def explain_memory_errors(stage: str) -> Iterator[None]:
         reason = text.splitlines()[0][:200] if text else "no memory left"
     else:
         return
-    remedy = REMEDIES.get(stage.split("/")[0], "or first lower num_workers in the run's config.yaml")
+    remedy = f"or first lower {key} or num_workers in the run's config.yaml (the result stays the same)"
+    if key.endswith("micro_batch_tokens"):
+        remedy += "; where play needs the memory, start a run with a lower rollouts.block_size"
+    remedy = remedy if key else "or begin the stage with a lower batch_size"
     raise OutOfMemoryError(
         f"out of memory in {stage} ({reason}); free some and go on with --resume, {remedy}"
     )

@@ -22,7 +22,6 @@ from simulator.line_files import LineFile, read_lines
 from training.config.loading import load_config, read_config_file, render_config
 from training.config.run_config import RunConfig, digest_values
 from training.runs.checkpoints import lock_folder
-from training.runs.faults import Fault
 from training.runs.provenance import describe_provenance
 from training.runs.tracking import check_trackers, stop_tracking, track
 
@@ -54,7 +53,6 @@ class Run:
 
     path: Path
     config: RunConfig  # as stored in the folder
-    faults: tuple[Fault, ...] = ()  # planned for the processes that train it; never stored
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, *, resume: bool = False) -> Self:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.observer import counting_turns
-from training.runs.faults import Fault, plan_faults
 from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
@@ -75,7 +74,6 @@ class Task:
 def _start_worker(
     reports: Any,
     num_threads: int,
-    faults: Sequence[Fault],
     prepare: Callable[[], None] | None,
     gpus: Sequence[str],
     numbers: Any,
@@ -84,7 +82,6 @@ def _start_worker(
     _reports = reports
     sys.stderr = LineSender(reports.put)
     enter_worker(num_threads, gpus, numbers.get())
-    plan_faults(faults)
     if prepare is not None:
         prepare()
 
@@ -184,7 +181,6 @@ def run_tasks(
     num_workers: int,
     num_threads: int,
     title: str,
-    faults: Sequence[Fault] = (),
     prepare: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Run all tasks, earlier ones first wherever several are ready; results by name.
@@ -192,8 +188,7 @@ def run_tasks(
     With 0 workers they run in this process, each on one rank. The first failure stops the rest and is
     raised as itself.
     Every worker has one of the visible GPUs to itself, or shares it where there are more workers.
-    `faults` are planned in every process that performs tasks. `prepare`, a module-level function, is called
-    in each process that performs tasks, before its first one.
+    `prepare`, a module-level function, is called in each process that performs tasks, before its first one.
 
     Raises:
         ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
@@ -201,7 +196,6 @@ def run_tasks(
     """
     _check_order(tasks)
     if num_workers == 0:
-        plan_faults(faults)
         claim_gpu(visible_gpus(), 0)
         if prepare is not None:
             prepare()
@@ -218,7 +212,7 @@ def run_tasks(
             num_workers,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(reports, num_threads, faults, prepare, visible_gpus(), numbers),
+            initargs=(reports, num_threads, prepare, visible_gpus(), numbers),
         )
         try:
             return _work_off(list(tasks), pool, num_workers, reports, bar.advance)

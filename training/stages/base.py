@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -19,9 +18,8 @@ from training.stages.from_config import make_chat
 TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
 
 
-def train_base(path: Path) -> None:
-    """Make the base of a team; a run that has one is left as it is."""
-    run = Run.open(path)
+def train_base(run: Run) -> None:
+    """Make the base of a team."""
     data = run.config.data
     texts = partial(
         corpus,

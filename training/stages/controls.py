@@ -7,7 +7,6 @@ each role has in SFT, then as many as it has in GRPO and joint training.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,18 @@ from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
 from scenarios.team.single import SINGLE
 from simulator.engines.embedded.own_pass import count_positions
-from training.config.data_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX
 from training.config.grpo_config import GrpoConfig
-from training.config.run_config import RunConfig
+from training.config.run_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
-from training.data.drawn_scenarios import DrawnScenarios
 from training.data.single_agent import make_scenario, single_family, single_role
-from training.models.adapters import list_owners, roles_of
+from training.models.adapters import roles_of
 from training.models.engine_factory import serve
-from training.models.weights import is_finished, load_trainable, load_weights
+from training.models.weights import load_trainable, load_weights
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_once, play_sealed
 from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
-from training.stages.order import SOURCE
 from training.stages.sft import NUM_VALIDATION_ROWS, count_rows, first_further_row, train_on_rows
 from training.stages.sft import train_role as train_role_by_sft
 
@@ -79,42 +75,33 @@ def count_single_grpo_steps(config: RunConfig) -> int:
     return config.grpo.max_steps + count_grpo_steps(config, RECONCILER)
 
 
-def train_sft_instead(path: Path, owner: str) -> None:
+def train_sft_instead(run: Run, owner: str, source: str) -> None:
     """Go on with SFT after GRPO, on the run's demonstrations."""
-    run = Run.open(path)
-    if not is_finished(run, "sft_instead", owner):
-        first_row = first_further_row(run, owner)
-        steps = count_sft_steps(run.config, owner)
-        train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row)
+    steps, first_row = count_sft_steps(run.config, owner), first_further_row(run)
+    train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row, start=(run, source, owner))
 
 
-def train_sft_best_habit(path: Path, owner: str) -> None:
+def train_sft_best_habit(run: Run, owner: str, source: str) -> None:
     """Go on with SFT after GRPO on meetings of experts who all hold the best habits."""
-    run = Run.open(path)
-    if not is_finished(run, "sft_best_habit", owner):
-        first_row = count_rows(run.config, run.config.sft.max_steps)
-        steps = count_sft_steps(run.config, owner)
-        train_role_by_sft(run, "sft_best_habit", owner, steps, first_row=first_row, habits=BEST_SHOWN)
+    steps, first_row = count_sft_steps(run.config, owner), count_rows(run.config, run.config.sft.max_steps)
+    start = (run, source, owner)
+    train_role_by_sft(
+        run, "sft_best_habit", owner, steps, first_row=first_row, start=start, habits=BEST_SHOWN
+    )
 
 
-def train_grpo_instead(path: Path, owner: str) -> None:
+def train_grpo_instead(run: Run, owner: str, source: str) -> None:
     """Go on with the role's own GRPO, on scenarios that it did not see."""
-    run = Run.open(path)
-    if is_finished(run, "grpo_instead", owner):
-        return
     config = run.config
     grpo = config.grpo.model_copy(update={"max_steps": count_grpo_steps(config, owner)})
-    first_index = FIRST_GRPO_INDEX + config.grpo.max_steps * config.grpo.prompts_per_step
-    train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first_index)
+    first = FIRST_GRPO_INDEX + config.grpo.max_steps * config.grpo.prompts_per_step
+    train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first, source=source, on_hosts=True)
 
 
-def train_single_sft(path: Path) -> None:
-    """Fine-tune the single agent from the base on as many demonstrations and steps as each role."""
-    run = Run.open(path)
-    if is_finished(run, "single_sft", SINGLE):
-        return
+def train_single_sft(run: Run, owner: str, source: str) -> None:
+    """Fine-tune the single agent on as many demonstrations and steps as each role."""
     config = run.config
-    model, tokenizer = load_trainable(run, SOURCE["single_sft"], SINGLE)
+    model, tokenizer = load_trainable(run, source, owner)
     chat, style = make_chat(tokenizer, config), config.model.prompts
     family, role = single_family(style, config.team_reward), single_role(style)
 
@@ -131,33 +118,26 @@ def train_single_sft(path: Path) -> None:
         tokenizer,
         write("train", count_rows(config, steps)),
         write("validation", NUM_VALIDATION_ROWS if config.sft.validate_every else 0),
-        start=(run, SOURCE["single_sft"], SINGLE),
+        start=(run, source, owner),
         max_steps=steps,
     )
 
 
-def train_single_grpo(path: Path) -> None:
+def train_single_grpo(run: Run, owner: str, source: str) -> None:
     """Train the single agent by GRPO on the team reward of its plans, on joint training's cases."""
-    run = Run.open(path)
-    if is_finished(run, "single_grpo", SINGLE):
-        return
     config = run.config
-    model, tokenizer = load_trainable(run, SOURCE["single_grpo"], SINGLE)
+    model, tokenizer = load_trainable(run, source, owner)
     style, grpo = config.model.prompts, _single_grpo_config(config)
-    guards = grpo.guards
-    first = FIRST_MARL_INDEX
+    num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
     train_on_scenarios(
         run,
         SINGLE,
         model,
         tokenizer,
-        DrawnScenarios(
-            lambda place: _draw(config, "train", first + place), grpo.max_steps * grpo.prompts_per_step
-        ),
-        DrawnScenarios(
-            partial(_draw, config, "validation"), guards.validation_scenarios if guards.validate_every else 0
-        ),
+        lambda place: _draw(config, "train", FIRST_MARL_INDEX + place),
+        [_draw(config, "validation", place) for place in range(num_validation)],
         stage="single_grpo",
+        source=source,
         grpo=grpo,
         families={SINGLE: single_family(style, config.team_reward)},
         roles={SINGLE: single_role(style)},
@@ -196,11 +176,6 @@ def evaluate_single(path: Path, stage: str) -> None:
     evaluate_once(path, f"evaluate/{stage}/team", 20, play_all)
 
 
-def list_control_owners(config: RunConfig) -> tuple[str, ...]:
-    """Owners of weights that joint training trains."""
-    return tuple(owner for owner in list_owners(config.model) if set(roles_of(owner)) & set(TEAM_ROLES))
-
-
 def _single_grpo_config(config: RunConfig) -> GrpoConfig:
     """The run's GRPO section with the single agent's steps and room for a turn that speaks for all seats."""
     return config.grpo.model_copy(
@@ -208,8 +183,7 @@ def _single_grpo_config(config: RunConfig) -> GrpoConfig:
             "max_steps": count_single_grpo_steps(config),
             "max_completion_tokens": NUM_SEATS_IN_ONE * config.marl.max_completion_tokens,
             "agent": "react",
-            "model_weight": 0.0,  # labels are of roles
-            "verifier_weight": 1.0,
+            "model_share": 0.0,  # labels are of roles
         }
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.scoring.baselines import play_role_baselines, play_team_baselines
 from evaluation.scoring.outcomes import (
+    BLOCK_SIZE,
     FOLDER,
     TEAM,
     StagePlays,
@@ -21,17 +22,19 @@ from scenarios.registry import families
 from training.config.run_config import RunConfig
 from training.data.demonstrations import role_scenario
 from training.models.engine_factory import serve
-from training.models.weights import load_team, load_weights
+from training.models.weights import BASE, load_team, load_weights
 from training.rl.team.governed_play import GovernedPlayer
 from training.rl.team.governed_score import GovernedScorer
 from training.rl.team.score import reward_team
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
-from training.stages.order import EVALUATED_AFTER, GOVERNED, SINGLE_STAGES
 
 NUM_TRIED_CASES = 100  # team cases, the first ones, that are played several times
-REPEATED_STAGES = ("grpo", "marl", *SINGLE_STAGES)  # whose team plays some cases several times
+REPEATED_STAGES = ("grpo", "marl", "single_sft", "single_grpo")  # whose team plays some cases several times
+UNTRAINED = "untrained"  # title of the base's scores
+GOVERNED = "_governed"  # ends the title of scores that a stage's team earned in governed episodes
+GOVERNED_STAGES = ("grpo", "marl")  # whose teams play them, where joint training does
 
 
 def evaluate_once(path: Path, name: str, units: int, play: Callable[[Run], object]) -> None:
@@ -68,7 +71,7 @@ def play_sealed(
         folder=folder or outcomes_folder(run),
         temperature=config.temperature,
         with_greedy=with_greedy and config.greedy,
-        block_size=config.block_size,
+        block_size=run.config.rollouts.block_size or BLOCK_SIZE,
         num_tries=config.num_tries if is_repeated else 1,
         num_tried=NUM_TRIED_CASES,
     )
@@ -91,7 +94,7 @@ def play_sealed_role(
     Plays that are kept in a `folder` beside the run's own are sampled alone.
     """
     config = run.config
-    model, tokenizer = load_weights(run, EVALUATED_AFTER.get(stage, stage), role)
+    model, tokenizer = load_weights(run, weights_of(stage), role)
     chat = make_chat(tokenizer, config)
     with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
         play = solo_player(
@@ -113,7 +116,7 @@ def evaluate_team(path: Path, stage: str) -> None:
 
     def play(run: Run) -> StagePlays:
         config = run.config
-        models, tokenizer = load_team(run, EVALUATED_AFTER.get(stage, stage))
+        models, tokenizer = load_team(run, weights_of(stage))
         chat = make_chat(tokenizer, config)
         with serve(run, models, stage, end_id=chat.end_id) as engine:
             play = team_player(
@@ -171,6 +174,11 @@ def evaluate_baselines(path: Path) -> None:
                 write_outcomes(outcome_path(outcomes_folder(run), stage, owner, "sampled"), plays)
 
     evaluate_once(path, "evaluate/baselines", 10, play)
+
+
+def weights_of(title: str) -> str:
+    """The stage whose weights are scored under a title: the stage of this name, or the base."""
+    return BASE if title == UNTRAINED else title
 
 
 def outcomes_folder(run: Run) -> Path:

@@ -5,6 +5,7 @@ Labels and settings of a stage are copied into the run when it begins (RUN/feedb
 """
 
 import hashlib
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +17,9 @@ from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
-from scenarios.registry import families
 from scenarios.written.strict_yaml import read_settings
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.line_files import read_lines
-from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.feedback_config import (
     FEEDBACK_CONFIGS,
     CorrectionsConfig,
@@ -30,21 +29,19 @@ from training.config.feedback_config import (
     PreferenceConfig,
     RewardModelConfig,
 )
+from training.config.run_config import FIRST_GRPO_INDEX
 from training.feedback.labels import Label, read_labels, resolve_labels
-from training.feedback.ppo import make_ppo_learner, make_ppo_settings
-from training.feedback.reward_model import RewardModel, build_reward_model, load_reward_model
+from training.feedback.reward_model import RewardModel, build_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows
 from training.feedback.trainers import count_steps, run_dpo, run_kto, run_reward_model
-from training.models.adapters import owner_of, roles_of
-from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
-from training.rl.solo.play import SoloPlayer
+from training.models.adapters import owner_of
+from training.models.weights import copy_weights, finish_stage, load_trainable
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenarios
-from training.stages.rl_stage import open_play, train_steps
+from training.stages.grpo import train_role as train_role_by_rl
 from training.stages.sft import train_on_rows
 
 PPO_OFFSET = 500_000  # of PPO's first scenario after that of GRPO: others than GRPO met
@@ -100,11 +97,9 @@ def prepare_stage(
     _keep(folder / "settings.json", settings, f"settings of {stage} of {role}")
 
 
-def train_corrections(path: Path, role: str) -> None:
+def train_corrections(run: Run, owner: str) -> None:
     """SFT of one role on what reviewers wrote and approved."""
-    run, settings = _begin(path, "corrections", role, CorrectionsConfig)
-    if settings is None:
-        return
+    role, settings = owner, _read_settings(run, "corrections", owner, CorrectionsConfig)
     model, tokenizer = load_trainable(run, settings.source, role)
     chat = make_chat(tokenizer, run.config)
     labels = _read_resolved(run, "corrections", role)
@@ -115,7 +110,7 @@ def train_corrections(path: Path, role: str) -> None:
         sft__batch_size=settings.batch_size,
         sft__optimizer="adamw",
         sft__learning_rate=settings.learning_rate,
-        sft__micro_batch_size=0,
+        sft__micro_batch_size=math.gcd(run.config.sft.micro_batch_size, settings.batch_size),
         sft__row_layout=layout,
         sft__validate_every=0,
         sft__patience=0,
@@ -125,12 +120,10 @@ def train_corrections(path: Path, role: str) -> None:
     train_on_rows(changed, "corrections", role, model, tokenizer, rows, [], start=start, max_steps=steps)
 
 
-def train_preferences(path: Path, stage: str, role: str) -> None:
+def train_preferences(run: Run, owner: str, stage: str) -> None:
     """DPO of one role on comparisons, or KTO on verdicts."""
     kind: type[PreferenceConfig] = DpoConfig if stage == "dpo" else PreferenceConfig
-    run, settings = _begin(path, stage, role, kind)
-    if settings is None:
-        return
+    role, settings = owner, _read_settings(run, stage, owner, kind)
     model, tokenizer = load_trainable(run, settings.source, role)
     labels, chat = _read_resolved(run, stage, role), make_chat(tokenizer, run.config)
     with _publishing(run, stage, role, settings, model, tokenizer) as (options, payload):
@@ -145,11 +138,9 @@ def train_preferences(path: Path, stage: str, role: str) -> None:
         payload |= {"step": step, "num_rows": float(num_rows)}
 
 
-def train_reward(path: Path, role: str) -> None:
+def train_reward(run: Run, owner: str) -> None:
     """A reward model of one role on comparisons; its accuracy on those kept out of training is stored."""
-    run, settings = _begin(path, "reward", role, RewardModelConfig)
-    if settings is None:
-        return
+    role, settings = owner, _read_settings(run, "reward", owner, RewardModelConfig)
     model, tokenizer = build_reward_model(run, settings.source, role)
     rows = preference_rows(_read_resolved(run, "reward", role), make_chat(tokenizer, run.config))
     training, held_out = split_rows(rows, settings.validation_share, run.config.seed)
@@ -164,37 +155,14 @@ def train_reward(path: Path, role: str) -> None:
                 payload[name] = accuracy
 
 
-def train_ppo(path: Path, role: str) -> None:
-    """PPO of one role on the score of its reward model, from the newest checkpoint to the last step."""
-    run, settings = _begin(path, "ppo", role, PpoConfig)
-    if settings is None:
-        return
-    model, tokenizer = load_trainable(run, settings.source, role)
-    chat, grpo, name = make_chat(tokenizer, run.config), run.config.grpo, f"ppo/{role}"
-    first, size = FIRST_GRPO_INDEX + PPO_OFFSET, settings.prompts_per_step
-    scenarios = draw_scenarios(run, role, "train", settings.max_steps * size, first)
-    models = dict.fromkeys(roles_of(role), model)
-    publishing = _publishing(run, "ppo", role, settings, model, tokenizer)
-    play = open_play(run, models, make_ppo_settings(settings, grpo), chat)
-    with publishing as (options, payload), play as where:
-        learner = make_ppo_learner(
-            models,
-            settings,
-            grpo,
-            player=SoloPlayer(config=grpo, chat=chat, families=families(run.config.model.prompts)),
-            judge=load_reward_model(run, role).score if settings.model_weight else None,
-            **where,
-        )
-        train_steps(
-            run,
-            name,
-            learner,
-            lambda step: scenarios[step * size : (step + 1) * size],
-            options["checkpoints"],
-            units=5,
-            show=lambda metrics: {"reward": metrics.get("reward/total", float("nan"))},
-        )
-        payload["step"] = learner.num_steps
+def train_ppo(run: Run, owner: str) -> None:
+    """PPO of one role on the score of its reward model: the loop of GRPO with the advantages of a value head.
+
+    Source: arXiv:1707.06347; KL is a term of the loss, in arXiv:2203.02155 it is taken off the reward.
+    """
+    settings = _read_settings(run, "ppo", owner, PpoConfig)
+    grpo, first = settings.as_grpo(run.config.grpo), FIRST_GRPO_INDEX + PPO_OFFSET
+    train_role_by_rl(run, "ppo", owner, grpo, first_index=first, source=settings.source)
 
 
 @contextmanager
@@ -229,14 +197,11 @@ def _publishing(
     checkpoints.clear()
 
 
-def _begin(path: Path, stage: str, role: str, kind: type[Config]) -> tuple[Run, Config | None]:
-    """The run and the stored settings; None where the stage is done."""
-    run = Run.open(path)
-    if is_finished(run, stage, role):
-        return run, None
+def _read_settings(run: Run, stage: str, role: str, kind: type[Config]) -> Config:
+    """The settings with which the stage began."""
     stored = _folder(run, stage, role) / "settings.json"
     try:
-        return run, kind.model_validate_json(stored.read_bytes())
+        return kind.model_validate_json(stored.read_bytes())
     except (OSError, ValidationError) as error:
         raise UserError(
             f"cannot read {stored}: {str(error).splitlines()[0]}; remove it and begin again"

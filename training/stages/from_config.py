@@ -5,18 +5,15 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from roles.team import TEAM_ROLES
 from scenarios.team import PlanGame, TeamScenario
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.game import MakeGame
-from training.config.data_config import FIRST_MARL_INDEX
-from training.config.run_config import RunConfig
+from training.config.run_config import FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import JOINT, Team, load_team, open_start
 from training.runs.resume import logged_values
 from training.runs.run_folder import Run
-from training.stages.order import SOURCE
 
 
 def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
@@ -39,22 +36,16 @@ def team_engine(
     return engine
 
 
-def load_joint_start(run: Run) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
-    """The team that joint training starts from: after GRPO, or after that of `marl.start_from`.
+def load_joint_start(run: Run, source: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
+    """The team that joint training starts from: after stage `source`, or that of `marl.start_from`.
 
     Raises:
         UserError: there are no such weights, or as `open_start`.
     """
-    folders = joint_start_folders(run)
-    runs = {folder: open_start(run, "marl.start_from", folder) for folder in dict.fromkeys(folders.values())}
-    sources = {role: (runs[folder], JOINT) for role, folder in folders.items()}
-    return load_team(run, SOURCE[JOINT], sources=sources)
-
-
-def joint_start_folders(run: Run) -> dict[str, str]:
-    """The run folder of `marl.start_from` for every role that has one."""
-    start = run.config.marl.start_from or {}
-    return dict.fromkeys(TEAM_ROLES, start) if isinstance(start, str) else start
+    folder = run.config.marl.start_from
+    if folder is None:
+        return load_team(run, source)
+    return load_team(open_start(run, "marl.start_from", folder), JOINT, model=run.config.model)
 
 
 def past_own_scores(run: Run, role: str) -> list[float]:
@@ -65,7 +56,7 @@ def past_own_scores(run: Run, role: str) -> list[float]:
     """
     past: list[float] = []
     name, seen = f"own_score/{role}", {run.path.resolve()}
-    while folder := joint_start_folders(run).get(role):
+    while folder := run.config.marl.start_from:
         if Path(folder).resolve() in seen or not (Path(folder) / "config.yaml").is_file():
             break
         run = Run.open(Path(folder))
@@ -76,9 +67,10 @@ def past_own_scores(run: Run, role: str) -> list[float]:
 
 def first_joint_case(run: Run) -> int:
     """Index of a run's first case of joint training: behind those that `marl.start_from` has learnt from."""
-    folders = dict.fromkeys(joint_start_folders(run).values())
-    ends = (Run.open(Path(one)).read_payload(JOINT).get("next_case", FIRST_MARL_INDEX) for one in folders)
-    return max(ends, default=FIRST_MARL_INDEX)
+    folder = run.config.marl.start_from
+    if folder is None:
+        return FIRST_MARL_INDEX
+    return int(Run.open(Path(folder)).read_payload(JOINT).get("next_case", FIRST_MARL_INDEX))
 
 
 def joint_cases(config: RunConfig, step: int, first_case: int = FIRST_MARL_INDEX) -> list[TeamScenario]:

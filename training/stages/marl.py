@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -11,7 +10,8 @@ from transformers import PreTrainedTokenizerBase
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from training.learner.ranks import ONE_RANK, Ranks
-from training.models.weights import copy_weights, is_finished, save_team, weights_differ
+from training.models.weights import copy_weights, save_team, weights_differ
+from training.rl.loop import RLLearner
 from training.rl.team.algorithm import TeamMonitor, make_team_learner
 from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
@@ -29,7 +29,12 @@ from training.stages.rollout_hosts import open_hosts
 
 
 def train_marl(
-    path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = None, ends_here: bool = False
+    run: Run,
+    source: str,
+    ranks: Ranks = ONE_RANK,
+    *,
+    max_steps: int | None = None,
+    ends_here: bool = False,
 ) -> None:
     """Train the team; with `max_steps` it stops there and can be resumed.
 
@@ -38,17 +43,16 @@ def train_marl(
     Raises:
         UserError: the stage is to end, and no step of it is saved.
     """
-    run = Run.open(path)
     config, marl = run.config, run.config.marl
     with ranks.main_process_first():
-        if all(is_finished(run, "marl", role) for role in TEAM_ROLES):
-            return
-        models, tokenizer = load_joint_start(run)
+        models, tokenizer = load_joint_start(run, source)
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
-    policies = prepare_policies(run, models, marl, ranks, lambda: load_joint_start(run)[0], plays_alone=True)
+    policies = prepare_policies(
+        run, models, marl, ranks, lambda: load_joint_start(run, source)[0], plays_alone=True
+    )
     with (
-        nullcontext() if ends_here else open_hosts(run, ranks) as hosts,
+        nullcontext() if ends_here else open_hosts(run, ranks, (source, None)) as hosts,
         open_play(run, models, marl, chat, ranks, hosts=hosts, plays=not ends_here) as where,
     ):
         learner = make_team_learner(
@@ -83,8 +87,8 @@ def train_marl(
         )
         if ends_here and not learner.num_steps:
             raise UserError(
-                f"no step of joint training is saved in {path}, so it cannot end here;"
-                f" `emads train marl {path}` begins it"
+                f"no step of joint training is saved in {run.path}, so it cannot end here;"
+                f" `emads train marl {run.path}` begins it"
             )
         if last < marl.max_steps and not ends_here:
             return

@@ -7,15 +7,14 @@
 GRPO and joint training shard weights by their `memory.sharding`, and a killed stage goes on from its newest
 checkpoint on any number of ranks. SFT runs on a trainer of TRL: accelerate launches it (data parallel, FSDP2
 or ZeRO-2) or, without a GPU, torchrun; it goes on with as many processes as before, under ZeRO-2 from the
-start. `--fault KIND@PLACE:COUNT` breaks a stage on purpose.
+start.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -32,13 +31,10 @@ from training.models.adapters import list_owners
 from training.models.base_model import quiet_libraries
 from training.rl.hosts.pool import longest_play_s
 from training.roles.resumable_trainer import uses_deepspeed
-from training.runs.faults import parse_faults, plan_faults
 from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
-from training.stages.sft import train_sft
+from training.stages.table import STAGES, train_stage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,32 +43,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path)
-    parser.add_argument("stage", choices=["sft", "grpo", "marl"])
+    parser.add_argument("stage", choices=[name for name, one in STAGES.items() if one.on_ranks])
     parser.add_argument("role", nargs="?", choices=[*ROLES, SHARED])
     parser.add_argument("--max-steps", type=int, help="of marl: stop there, to go on later")
-    parser.add_argument("--fault", action="append", default=[], metavar="KIND@PLACE:COUNT")
     options = parser.parse_args(arguments)
     if (options.role is None) != (options.stage == "marl"):
         parser.error("sft and grpo train one ROLE, marl trains the team")
+    if options.max_steps and options.stage != "marl":
+        parser.error("--max-steps is of marl")
     quiet_libraries()
     try:
-        plan_faults(parse_faults(options.fault))
         keep_freed_memory()
         config = Run.open(options.run).config
         torch.set_num_threads(config.threads_per_worker)
         ranks = join_trainer_ranks(config) if options.stage == "sft" else join_learner_ranks(config)
-        units = {
-            "sft": lambda: config.sft.max_steps,
-            "grpo": lambda: 5 * config.grpo.max_steps,
-            "marl": lambda: 10 * config.marl.max_steps,
-        }[options.stage]()
+        stage, more = STAGES[options.stage], {"max_steps": options.max_steps} if options.max_steps else {}
+        units = stage.step_reports * stage.count_steps(config, options.role)
         title = "/".join(filter(None, (options.stage, options.role)))
         with show_progress(title, units, shown=ranks.rank == 0):
-            if options.stage == "marl":
-                train_marl(options.run, ranks, max_steps=options.max_steps)
-            else:
-                train = train_sft if options.stage == "sft" else train_grpo
-                train(options.run, options.role, ranks)
+            train_stage(options.run, options.stage, options.role, ranks, **more)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
@@ -133,31 +122,27 @@ def check_launcher(config: RunConfig) -> bool:
     return True
 
 
-def train_on_ranks(train: Callable[..., None], path: Path, *args: Any) -> None:
-    """Call `train(path, *args, ranks)` as the rank that this process's variables say, or alone.
+def train_on_ranks(path: Path, name: str, owner: str | None) -> None:
+    """Call `train_stage` as the rank that this process's variables say, or alone.
 
     For worker processes, on a CPU alone: processes of several GPUs are started by torchrun. After an error
     the group stays open: the others wait in it until whoever started them ends them.
     """
     if "RANK" not in os.environ:
-        return train(path, *args)
+        return train_stage(path, name, owner)
     ranks = join_ranks(timeout_s=longest_play_s(Run.open(path).config.rollouts))
     PartialState(cpu=True)
-    train(path, *args, ranks)
+    train_stage(path, name, owner, ranks)
     leave_ranks(ranks)
     GradientState._reset_state()
     AcceleratorState._reset_state(reset_partial_state=True)
     return None
 
 
-def count_role_ranks(config: RunConfig) -> int:
-    """Workers that share the batches of a role's stage: several where one model plays all roles."""
-    return count_joint_ranks(config) if len(list_owners(config.model)) == 1 else 1
-
-
-def count_joint_ranks(config: RunConfig) -> int:
-    """Workers that share the cases of a joint step."""
-    return 1 if torch.cuda.is_available() else config.num_ranks
+def count_ranks(config: RunConfig, name: str) -> int:
+    """Workers that share the batches of a stage: of joint training, or where one model plays all roles."""
+    is_shared = STAGES[name].on_ranks and (name == "marl" or len(list_owners(config.model)) == 1)
+    return config.num_ranks if is_shared and not torch.cuda.is_available() else 1
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def prepare_policies(
         for model in models.values():  # a model that several roles share is only told again
             model.gradient_checkpointing_enable({"use_reentrant": False})
     references = _make_references(models, load_start) if config.needs_reference else None
-    is_sharded = memory.sharding == "fsdp2" and ranks.size > 1
+    is_sharded = memory.sharding != "none" and ranks.size > 1
     has_adapters = run.config.model.adapter != "none"
     actors = None
     if is_sharded or (memory.bf16 and is_embedded and not has_adapters):
@@ -67,7 +67,7 @@ def prepare_policies(
     every = {id(one): one for one in [*models.values(), *(references or {}).values()]}.values()
     if is_sharded:
         for model in every:
-            shard_model(model, bf16=memory.bf16, cpu_offload=memory.cpu_offload)
+            shard_model(model, bf16=memory.bf16, cpu_offload=memory.sharding == "fsdp2_offload")
     elif memory.bf16:
         for model in every:
             compute_in_bf16(model)
@@ -151,6 +151,7 @@ def train_steps(
     if guards.validate_every and not validation:
         raise ValueError("no scenarios to validate on")
     last = config.max_steps if last is None else last
+    section = "marl" if name == "marl" else "grpo"
     trainer = OverlappedLearner(learner, scenarios_of, config.max_steps if last else 0)
     best, skipped = BestWeights(learner, validation, patience=guards.patience), SkippedSteps()
     parts: dict[str, Stateful] = {"learner": trainer, "best": best, "skipped": skipped}
@@ -165,7 +166,7 @@ def train_steps(
     for step in range(learner.num_steps + 1, last + 1):
         if best.should_stop:
             break
-        with explain_memory_errors(name), explain_lost_ranks(ranks):
+        with explain_memory_errors(name, f"{section}.memory.micro_batch_tokens"), explain_lost_ranks(ranks):
             fault_point("step")
             metrics = trainer.step()
             is_due = guards.validate_every and (step % guards.validate_every == 0 or step == config.max_steps)

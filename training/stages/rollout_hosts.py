@@ -22,25 +22,24 @@ from training.rl.team.algorithm import choose_player
 from training.runs.run_folder import Run
 from training.runs.workers import spare_gpus
 from training.stages.from_config import choose_game, load_joint_start, make_chat
-from training.stages.order import SOURCE
 
-RoleStage = tuple[str, str]  # a stage that trains one owner's weights, and the owner
+Start = tuple[str, str | None]  # the stage whose weights play at first, and their owner; None: the team
 
 
 @contextmanager
-def open_host(path: Path, role_stage: RoleStage | None = None) -> Iterator[RolloutHost]:
-    """A host of the run's team, or of a role's stage, with the weights that training starts from."""
+def open_host(path: Path, start: Start) -> Iterator[RolloutHost]:
+    """A host of the run's team, or of one role, with the weights that training starts from."""
     quiet_libraries()
     run = Run.open(path)
     config = run.config
     player: Player
-    if role_stage is None:
-        models, tokenizer = load_joint_start(run)
+    source, owner = start
+    if owner is None:
+        models, tokenizer = load_joint_start(run, source)
         chat, staleness = make_chat(tokenizer, config), config.marl.max_staleness
         player = choose_player(config.marl, chat=chat, roles=TEAM_ROLES, make_game=choose_game(config))
     else:
-        stage, owner = role_stage
-        model, tokenizer = load_trainable(run, SOURCE[stage], owner)
+        model, tokenizer = load_trainable(run, source, owner)
         models, chat = dict.fromkeys(roles_of(owner), model), make_chat(tokenizer, config)
         player = SoloPlayer(config=config.grpo, chat=chat, families=families(config.model.prompts))
         staleness = config.grpo.max_staleness
@@ -52,27 +51,25 @@ def open_host(path: Path, role_stage: RoleStage | None = None) -> Iterator[Rollo
 
 
 @contextmanager
-def open_hosts(run: Run, ranks: Ranks, role_stage: RoleStage | None = None) -> Iterator[HostPool | None]:
+def open_hosts(run: Run, ranks: Ranks, start: Start) -> Iterator[HostPool | None]:
     """The pool of `rollouts.hosts` hosts, all of them rank 0's; None where the learner plays itself.
-
-    `role_stage`: whose weights play; None: the team's.
 
     Raises:
         UserError: Ray is not installed, or has no cluster at the address.
     """
     config = run.config
-    num_hosts = config.num_hosts if role_stage is None else config.num_role_hosts
+    num_hosts = config.num_hosts if start[1] is None else config.num_role_hosts
     if not num_hosts:
         yield None
         return
-    opened = partial(open_host, run.path) if role_stage is None else partial(open_host, run.path, role_stage)
-    if config.rollouts.backend == "ray" and ranks.rank == 0:
-        join_cluster(config.rollouts.address)
+    opened = partial(open_host, run.path, start)
+    if config.rollouts.ray and ranks.rank == 0:
+        join_cluster(config.rollouts.ray)
     threads, gpus = config.threads_per_worker, spare_gpus()
 
     def make_host(number: int) -> Host:
-        if config.rollouts.backend == "ray":
-            return RayHost(opened, num_threads=threads, num_gpus=config.rollouts.gpus_per_host)
+        if config.rollouts.ray:
+            return RayHost(opened, num_threads=threads, num_gpus=min(1, len(gpus)))
         return ProcessHost(opened, number=number, num_threads=threads, gpus=gpus)
 
     pool = HostPool(make_host, 0 if ranks.rank else num_hosts, timeout_s=config.rollouts.timeout_s)

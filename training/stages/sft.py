@@ -22,13 +22,7 @@ from training.data.demonstrations import Habits, TokenRow, rows_of_run, take_tur
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
-from training.models.weights import (
-    copy_weights,
-    finish_stage,
-    is_finished,
-    load_trainable,
-    open_start,
-)
+from training.models.weights import copy_weights, finish_stage, load_trainable, open_start
 from training.rl.team.replans import replan_rows
 from training.roles.sft import run_sft
 from training.runs.resume import StageCheckpoints, trained_tensors
@@ -36,74 +30,56 @@ from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
-from training.stages.order import SOURCE
 
 NUM_VALIDATION_ROWS = 64  # of the validation split, that are scored each time
 CUT_SHARE = 0.02  # of the demonstrations may hold a turn that is longer than play allows
 logger = logging.getLogger(__name__)
 
 
-def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
+def train_sft(run: Run, owner: str, source: str, ranks: Ranks = ONE_RANK) -> None:
     """Fine-tune one role: from the base, from another role's SFT weights, or from its own in another run."""
-    run = Run.open(path)
-    with ranks.main_process_first():
-        if is_finished(run, "sft", role):
-            return
-    train_role(run, "sft", role, run.config.sft.max_steps, first_row=first_row_of(run, role), ranks=ranks)
+    before, other = run_of_start(run), owner_of_start(run.config, owner)
+    start = (before, "sft", owner) if before else (run, "sft", other) if other else (run, source, owner)
+    first_row, steps = first_row_of(run), run.config.sft.max_steps
+    train_role(run, "sft", owner, steps, first_row=first_row, start=start, ranks=ranks)
 
 
-def train_sft_more(path: Path, role: str) -> None:
+def train_sft_more(run: Run, owner: str, source: str) -> None:
     """Train the control of GRPO: more SFT on the same demonstrations, as many transcripts as GRPO plays."""
-    run = Run.open(path)
-    if not is_finished(run, "sft_more", role):
-        first_row = first_further_row(run, role)
-        train_role(run, "sft_more", role, count_control_steps(run.config, role), first_row=first_row)
+    steps, first_row = count_control_steps(run.config, owner), first_further_row(run)
+    train_role(run, "sft_more", owner, steps, first_row=first_row, start=(run, source, owner))
 
 
 def count_control_steps(config: RunConfig, role: str) -> int:
-    """SFT steps that learn from `sft.control_fraction` times as many transcripts as the role's GRPO plays."""
+    """SFT steps that learn from as many transcripts as the role's GRPO plays."""
     grpo = config.grpo
     count = grpo.max_steps * grpo.prompts_per_step * grpo.group_size
-    return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
+    return max(1, round(count / config.sft.batch_size))
 
 
-def first_row_of(run: Run, role: str) -> int:
-    """First row of a role's demonstrations: behind those of the run that `sft.start_from` goes on from."""
-    if run.config.sft.start_from is None:
-        return 0
-    before = run_of_start(run, "sft", role)
-    return first_row_of(before, role) + count_rows(before.config, before.config.sft.max_steps)
+def first_row_of(run: Run) -> int:
+    """First row of a run's demonstrations: behind those of the run that `sft.start_from` goes on from."""
+    before = run_of_start(run)
+    return first_row_of(before) + count_rows(before.config, before.config.sft.max_steps) if before else 0
 
 
-def first_further_row(run: Run, role: str) -> int:
+def first_further_row(run: Run) -> int:
     """First row of SFT after SFT: of the same demonstrations, or of new ones where they are unlimited."""
     if run.config.data.num_demonstrations:
         return 0
-    return first_row_of(run, role) + count_rows(run.config, run.config.sft.max_steps)
+    return first_row_of(run) + count_rows(run.config, run.config.sft.max_steps)
 
 
-def start_of(config: RunConfig, stage: str, role: str) -> tuple[str, str]:
-    """Return the stage and the role whose weights this stage of a role starts from."""
-    if stage == "sft" and config.sft.start_from is not None:
-        return "sft", role
+def owner_of_start(config: RunConfig, owner: str) -> str | None:
+    """The other owner from whose SFT weights this owner's SFT starts; None: from the base."""
     other = config.sft.transfer_from
-    return ("sft", other) if stage == "sft" and other not in (None, role) else (SOURCE[stage], role)
+    return None if other == owner else other
 
 
-def run_of_start(run: Run, stage: str, role: str) -> Run:
-    """Return the run that holds the weights that a role's stage starts from: itself, or `sft.start_from`.
-
-    Raises:
-        UserError: no run is named for the role, or as `open_start`.
-    """
+def run_of_start(run: Run) -> Run | None:
+    """The run of `sft.start_from`; None: SFT starts in this run. Raises as `open_start`."""
     folder = run.config.sft.start_from
-    if stage != "sft" or folder is None:
-        return run
-    if not isinstance(folder, str):
-        if role not in folder:
-            raise UserError(f"sft.start_from names no run for {role} (only for {', '.join(folder)}); add one")
-        folder = folder[role]
-    return open_start(run, "sft.start_from", folder)
+    return None if folder is None else open_start(run, "sft.start_from", folder)
 
 
 def train_role(
@@ -113,16 +89,17 @@ def train_role(
     max_steps: int,
     *,
     first_row: int,
+    start: tuple[Run, str, str],
     habits: Habits | None = None,
     own_rows: Sequence[TokenRow] = (),
     ranks: Ranks = ONE_RANK,
 ) -> None:
     """Draw the role's demonstrations from `first_row` on, and train on them and on `own_rows`.
 
-    With `habits` they all show the role's seat in meetings of experts of these habits.
+    `start`: run, stage and owner of the weights to start from. With `habits` all demonstrations show the
+    role's seat in meetings of experts of these habits.
     """
     config = run.config
-    start = (run_of_start(run, stage, role), *start_of(config, stage, role))
     model, tokenizer = load_trainable(*start, dtype=config.model.dtype)
     chat = make_chat(tokenizer, config)
 
@@ -236,7 +213,10 @@ def train_on_rows(
             report_progress(step - reported, loss=metrics["loss"])
             reported = step
 
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
+    with (
+        tempfile.TemporaryDirectory(prefix="emads-") as scratch,
+        explain_memory_errors(name, "sft.micro_batch_size"),
+    ):
         step = run_sft(
             model,
             tokenizer,

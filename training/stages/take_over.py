@@ -7,7 +7,6 @@ begun goes on with a changed config.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
 from training.config.run_config import RunConfig, without_neutral
-from training.models.adapters import list_owners, owners_of
+from training.models.adapters import owners_of
 from training.models.weights import (
     BASE,
     JOINT,
@@ -28,22 +27,14 @@ from training.models.weights import (
 )
 from training.runs.checkpoints import MANIFEST, publish, step_in_name
 from training.runs.run_folder import Run
-from training.stages.evaluation import outcomes_folder
-from training.stages.order import EVALUATED_AFTER, ROLE_CONTROLS
+from training.stages.evaluation import UNTRAINED, outcomes_folder, weights_of
+from training.stages.table import list_stage_owners, list_stages, trace_stage
 
 
 def prefix_digest(config: RunConfig, stage: str) -> str:
     """Equal exactly for configs whose weights after `stage` are equal."""
-    sections = ["seed", "model", "data"]
-    if stage != BASE:
-        sections.append("sft")
-    if stage in ("grpo", *ROLE_CONTROLS, JOINT):
-        sections.append("grpo")
-    if stage == JOINT:
-        sections += ["marl", "team_reward"]
-    dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
-    if stage not in ROLE_CONTROLS:
-        dumped.get("sft", {}).pop("control_fraction", None)
+    sections = {section for one in trace_stage(stage) for section in one.sections}
+    dumped = without_neutral(config.model_dump(mode="json", include=sections))
     return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
 
 
@@ -61,7 +52,9 @@ def take_over(donor: Run, run: Run) -> list[str]:
             f" those of {run.path}"
         )
     taken = []
-    for stage, owner in _list_stages(run.config):
+    config = run.config
+    stages = list_stages("schedule", "role_control")
+    for stage, owner in ((one, owner) for one in stages for owner in list_stage_owners(config, one)):
         marker = stage_marker(run, stage, owner)
         alike = prefix_digest(donor.config, stage) == prefix_digest(run.config, stage)
         if not alike or not donor.is_done(marker) or is_finished(run, stage, owner):
@@ -71,7 +64,8 @@ def take_over(donor: Run, run: Run) -> list[str]:
             for row in donor.read_metrics(marker):
                 run.log(marker, row.step, row.metrics)
             taken.append(marker)
-    for title, stage in EVALUATED_AFTER.items():
+    for title in (UNTRAINED, *stages[1:]):
+        stage = weights_of(title)
         markers = {role: stage_marker(run, stage, role) for role in ROLES}
         for role, marker in markers.items():
             if marker in taken:
@@ -79,13 +73,6 @@ def take_over(donor: Run, run: Run) -> list[str]:
         if set(markers.values()) <= set(taken):
             copy_scores(donor, run, title, "team")
     return taken
-
-
-def _list_stages(config: RunConfig) -> Iterator[tuple[str, str | None]]:
-    yield BASE, None
-    for stage in ("sft", "grpo", *ROLE_CONTROLS):
-        yield from ((stage, owner) for owner in list_owners(config.model))
-    yield JOINT, None
 
 
 def copy_stage(donor: Run, run: Run, stage: str, owner: str | None) -> None:

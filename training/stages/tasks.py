@@ -136,7 +136,8 @@ def _write_rows(
 
 def _train_grpo(run: Run, source: TaskSource) -> None:
     config, role = run.config.grpo, source.role.name
-    model, tokenizer = load_trainable(run, "sft" if run.config.sft.max_steps else BASE, role)
+    source_stage = "sft" if run.config.sft.max_steps else BASE
+    model, tokenizer = load_trainable(run, source_stage, role)
     count = config.max_steps * config.prompts_per_step
     pool = source.draw("train", count, None)
     train_on_scenarios(
@@ -144,10 +145,12 @@ def _train_grpo(run: Run, source: TaskSource) -> None:
         role,
         model,
         tokenizer,
-        [pool[index % len(pool)] for index in range(count)],
+        lambda place: pool[place % len(pool)],
         source.draw("validation", config.guards.validation_scenarios, None)
         if config.guards.validate_every
         else [],
+        stage="grpo",
+        source=source_stage,
         families={source.family.name: source.family},
         roles={role: source.role},
     )

@@ -52,7 +52,6 @@ class VLLMEngine:
         end_id: int | None,
         seed: int = 0,
         options: Mapping[str, Any] | None = None,
-        schemas: Mapping[str, Mapping[str, Any]] | None = None,
         request_timeout_s: float = 600.0,
         start_timeout_s: float = 600.0,
         max_restarts: int = 2,
@@ -60,7 +59,7 @@ class VLLMEngine:
         """`base`: a model folder, loaded at the first call; None where every policy brings full weights.
 
         `end_id` None makes every completion exactly max_completion_tokens long. `options` are vLLM's engine
-        arguments. `schemas` (policy -> JSON schema) constrain a policy's answers; never train on those.
+        arguments.
 
         Raises:
             UserError: vLLM is not installed, or an option that it does not know.
@@ -68,7 +67,7 @@ class VLLMEngine:
         check_options(options or {})
         self._options = dict(options or {})
         self._max_rank = int(self._options.get("max_lora_rank", DEFAULTS["max_lora_rank"]))
-        self._end_id, self._seed, self._schemas = end_id, seed, dict(schemas or {})
+        self._end_id, self._seed = end_id, seed
         self._request_timeout_s, self._start_timeout_s = request_timeout_s, start_timeout_s
         self._max_restarts = max_restarts
         self.num_cached_tokens = 0  # of all prompts: taken from the prefix cache, not computed
@@ -77,8 +76,7 @@ class VLLMEngine:
         self._num_loras = 0
         self.store = AdapterStore()
         self._thread = LoopThread("vllm-engine")
-        self._base = self._make_host(base, base) if base is not None else None
-        self._base_folder = base
+        self._base = self._make_host(base) if base is not None else None
         weakref.finalize(self, self.store.close)
 
     def set_policy(self, policy: str, model: Any = None, *, version: str, adapter: str | None = None) -> None:
@@ -121,7 +119,7 @@ class VLLMEngine:
         kept = None if isinstance(model, Path) else folder
         host = self._own_hosts.get(policy)
         if host is None:
-            host = self._own_hosts[policy] = self._make_host(folder, self._base_folder or folder)
+            host = self._own_hosts[policy] = self._make_host(folder)
         else:
             before = self._served.get(policy)
             if before is not None and before.host is host and before.num_in_flight:
@@ -198,7 +196,6 @@ class VLLMEngine:
             temperature=request.sampling.temperature,
             max_completion_tokens=request.sampling.max_completion_tokens,
             end_id=self._end_id,
-            schema=self._schemas.get(request.policy),
             lora=served.lora,
         )
         served.num_in_flight += 1
@@ -243,12 +240,11 @@ class VLLMEngine:
             raise UserError(f"policy {policy!r} needs a base model: give the engine a model folder")
         return self._base
 
-    def _make_host(self, weights: Path, tokenizer: Path | None) -> VLLMHost:
+    def _make_host(self, weights: Path) -> VLLMHost:
         return VLLMHost(
             weights,
             self._options,
             seed=self._seed,
-            tokenizer=tokenizer if self._schemas else None,
             start_timeout_s=self._start_timeout_s,
             max_restarts=self._max_restarts,
         )

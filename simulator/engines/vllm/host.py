@@ -35,7 +35,6 @@ class HostCall:
     temperature: float
     max_completion_tokens: int
     end_id: int | None  # None: always max_completion_tokens long
-    schema: Mapping[str, Any] | None  # JSON schema that the text must follow; None: free
     lora: Any  # vLLM's LoRARequest; None: the base
 
 
@@ -58,12 +57,11 @@ class VLLMHost:
         options: Mapping[str, Any],
         *,
         seed: int,
-        tokenizer: Path | None,
         start_timeout_s: float,
         max_restarts: int,
     ) -> None:
         self.weights = weights
-        self._options, self._tokenizer = options, tokenizer
+        self._options = options
         self._seeds = itertools.count(seed)  # of each start another: it would draw the same noise again
         self._start_timeout_s = start_timeout_s
         self._starts_left = 1 + max_restarts
@@ -102,8 +100,7 @@ class VLLMHost:
                 self._is_asleep = True
 
     def _start(self) -> Any:
-        seed = next(self._seeds)
-        arguments = engine_arguments(self.weights, self._options, seed=seed, tokenizer=self._tokenizer)
+        arguments = engine_arguments(self.weights, self._options, seed=next(self._seeds))
         return start_engine(arguments, start_environment(arguments, self._start_timeout_s))
 
     async def generate(self, call: HostCall) -> HostAnswer:
@@ -118,7 +115,6 @@ class VLLMHost:
             temperature=call.temperature,
             max_tokens=call.max_completion_tokens,
             end_id=call.end_id,
-            schema=call.schema,
         )
         name = f"call-{next(self._ids)}"
         with named_failures():

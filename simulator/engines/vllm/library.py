@@ -104,13 +104,9 @@ def start_engine(arguments: Mapping[str, Any], environment: Mapping[str, str]) -
         InfrastructureError: its processes do not start.
     """
     with quiet_start(**environment):
-        from vllm.config import StructuredOutputsConfig
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        if not arguments.get("skip_tokenizer_init"):  # free whitespace would let an answer go on for ever
-            form = StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True)
-            arguments = {"structured_outputs_config": form, **arguments}
         try:
             config = AsyncEngineArgs(**arguments).create_engine_config()
         except (ValueError, TypeError, OSError, KeyError) as error:
@@ -151,16 +147,11 @@ def tokens_prompt(prompt_ids: tuple[int, ...]) -> Any:
     return tokens_input(list(prompt_ids))
 
 
-def sampling_params(
-    *, temperature: float, max_tokens: int, end_id: int | None, schema: Mapping[str, Any] | None
-) -> Any:
+def sampling_params(*, temperature: float, max_tokens: int, end_id: int | None) -> Any:
     """Return parameters of one completion with log-probabilities, ended by `end_id` or by length alone."""
     from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+    from vllm.sampling_params import RequestOutputKind
 
-    follow = None
-    if schema is not None:
-        follow = StructuredOutputsParams(json=dict(schema))
     return SamplingParams(
         temperature=temperature,
         max_tokens=max_tokens,
@@ -169,7 +160,6 @@ def sampling_params(
         ignore_eos=True,  # only end_id ends a turn
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
-        structured_outputs=follow,
     )
 
 

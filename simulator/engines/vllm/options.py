@@ -53,18 +53,12 @@ def check_options(options: Mapping[str, Any]) -> None:
             )
 
 
-def engine_arguments(
-    weights: Path, options: Mapping[str, Any], *, seed: int, tokenizer: Path | None
-) -> dict[str, Any]:
-    """Return all arguments of one engine; `options` replace the defaults.
-
-    `tokenizer`: a folder that has one, where answers are to follow a schema; else only ids go in and out.
-    """
+def engine_arguments(weights: Path, options: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
+    """Return all arguments of one engine; `options` replace the defaults. Only token ids go in and out."""
     return {
         **DEFAULTS,
         **(CPU_DEFAULTS if is_cpu_build() else {}),
-        "skip_tokenizer_init": tokenizer is None,
-        **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
+        "skip_tokenizer_init": True,
         **options,
         "model": str(weights),
         "seed": seed,

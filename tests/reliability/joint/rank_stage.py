@@ -16,7 +16,7 @@ from training.rl.hosts.host import RolloutHost
 from training.runs.run_folder import Run
 from training.stages import on_ranks, rollout_hosts
 from training.stages.from_config import first_joint_case, joint_cases, make_chat, validation_cases
-from training.stages.marl import train_marl
+from training.stages.table import train_stage
 
 _open_host = rollout_hosts.open_host  # tests put `open_scripted_host` in its place
 
@@ -33,10 +33,10 @@ def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
 
 
 @contextmanager
-def open_scripted_host(path: Path) -> Iterator[RolloutHost]:
+def open_scripted_host(path: Path, start: rollout_hosts.Start) -> Iterator[RolloutHost]:
     """A rollout host of the run that says scripted words, for its process."""
     setattr(rollout_hosts, "TransformersEngine", engine_maker(path))  # noqa: B010
-    with _open_host(path) as host:
+    with _open_host(path, start) as host:
         yield host
 
 
@@ -47,6 +47,6 @@ if __name__ == "__main__":
     setattr(rollout_hosts, "open_host", rank_stage.open_scripted_host)  # noqa: B010
     if sys.argv[2:] == ["--alone"]:  # in a process as fresh as a rank
         torch.set_num_threads(1)
-        train_marl(Path(sys.argv[1]))
+        train_stage(Path(sys.argv[1]), "marl")
     else:
         end_process(on_ranks.main([sys.argv[1], "marl", *sys.argv[2:]]))

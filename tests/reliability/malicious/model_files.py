@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from planned_faults import parse_fault
 from safetensors.torch import save_file
 
 from reliability.malicious.probes import Payload, Probe, model_folder, prepared_run
@@ -24,7 +25,6 @@ from training.data.folders.validation import validate_folder
 from training.models.base_model import load_pretrained
 from training.models.weights import load_weights, weights_identity
 from training.runs.checkpoints import publish, verify
-from training.runs.faults import parse_fault
 from training.runs.run_folder import Run
 from training.runs.state_files import read_state
 

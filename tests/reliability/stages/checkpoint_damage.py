@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from planned_faults import Fault
+
 from reliability.stages import tiny_runs
 from reliability.stages.prepared_runs import PreparedRuns
 from reliability.trials import Trial, Trials
 from training.runs.checkpoints import MANIFEST, QUARANTINE_SUFFIX, DamagedCheckpointError
-from training.runs.faults import Fault
 from training.runs.resume import StageCheckpoints
 from training.runs.run_folder import Run
 

@@ -7,10 +7,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from planned_faults import ERRNOS, Fault
+
 from reliability.stages import tiny_runs
 from reliability.stages.prepared_runs import PreparedRuns, Undisturbed
 from reliability.trials import Trial, Trials
-from training.runs.faults import ERRNOS, Fault
 
 WORDS = {
     "enospc": "No space left on device",

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from planned_faults import Fault
+
 from reliability.stages import tiny_runs
 from reliability.stages.prepared_runs import PreparedRuns, Undisturbed
 from reliability.trials import Trial, Trials
-from training.runs.faults import Fault
 
 SAVE_PLACES = ("save", "sync", "rename")
 SECOND_KILL_SHARE = 0.25  # of the trials are killed once more while they resume

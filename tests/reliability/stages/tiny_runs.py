@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from planned_faults import Fault, plan_faults
 
 from roles.registry import ROLES
 from simulator import reward
@@ -25,16 +26,11 @@ from training.config.loading import load_config
 from training.models.base_model import build_tiny_model, quiet_libraries
 from training.models.weights import BASE, load_weights, save_weights
 from training.rl.solo import score
-from training.runs import faults
 from training.runs.checkpoints import verify
-from training.runs.faults import Fault
 from training.runs.resume import StageCheckpoints
 from training.runs.run_folder import Run
 from training.stages import base
-from training.stages.base import train_base
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
-from training.stages.sft import train_sft
+from training.stages.table import train_stage
 
 SETTINGS = (
     "name=tiny",
@@ -65,9 +61,9 @@ SETTINGS = (
 ROLE = "cto"
 STAGES = {"sft": f"sft/{ROLE}", "grpo": f"grpo/{ROLE}", "marl": "marl"}  # as they are called in a run
 TRAIN: dict[str, Callable[[Path], None]] = {
-    "sft": lambda path: train_sft(path, ROLE),
-    "grpo": lambda path: train_grpo(path, ROLE),
-    "marl": train_marl,
+    "sft": lambda path: train_stage(path, "sft", ROLE),
+    "grpo": lambda path: train_stage(path, "grpo", ROLE),
+    "marl": lambda path: train_stage(path, "marl"),
 }
 STATE_FILES = ("weights", "optimizer", "scheduler", "random", "learner", "best")
 _replaced: list[Callable[[], None]] = []  # calls that put back what `set_up` has replaced
@@ -127,7 +123,7 @@ def _draw(said: object) -> float:
 def prepare(folder: Path, overrides: Sequence[str] = ()) -> None:
     """A run in which every stage can start: weights of all roles after SFT and GRPO, untrained."""
     run = Run.create(folder, load_config(None, [*SETTINGS, *overrides]))
-    train_base(folder)
+    train_stage(folder, "base")
     _, tokenizer = load_weights(run, BASE, ROLE)
     for number, role in enumerate(ROLES):
         model = build_tiny_model(run.config.model, tokenizer, seed=number)
@@ -169,9 +165,9 @@ def _train_and_exit(folder: Path, stage: str, planned: Sequence[Fault]) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.stdout = sys.stderr = os.fdopen(log, "a")  # a test runner has put its own in their place
-        faults.plan_faults([*planned, COUNT_ONLY])
+        plan = plan_faults([*planned, COUNT_ONLY])
         TRAIN[stage](folder)
-        folder.with_suffix(".counts").write_text(json.dumps(faults.count_places()))
+        folder.with_suffix(".counts").write_text(json.dumps(plan.counts))
         status = 0
     except BaseException as error:
         status = getattr(error, "status", 1)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -19,7 +18,6 @@ from safetensors.torch import load_file, save_file
 from tiny_models import small_model
 
 from roles.errors import InfrastructureError, UserError
-from roles.team import Ask, AskMessage, Decision, Offer, OfferReply, Report, Vote
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.loop_thread import LoopThread
@@ -35,7 +33,7 @@ from simulator.engines.vllm.server_client import (
 )
 from training.config.loading import load_config
 from training.config.run_config import EngineConfig
-from training.models.engine_factory import choose_engine, open_engine, team_schemas
+from training.models.engine_factory import choose_engine, open_engine
 
 
 def make_live() -> Any:
@@ -184,7 +182,6 @@ def test_config_names_engines_and_refuses_what_does_not_go_together() -> None:
         ({"name": "vllm_server"}, "servers and name vllm_server go together"),
         ({"servers": ("http://a",)}, "servers and name vllm_server go together"),
         ({"vllm": {"max_model_len": 4096}}, "set name to vllm"),
-        ({"structured": True}, "structured answers need name vllm"),
     ]:
         with pytest.raises(ValidationError, match=match):
             EngineConfig.model_validate(values)
@@ -215,55 +212,6 @@ def test_without_vllm_the_engine_says_how_to_get_it() -> None:
     opened = open_engine(EngineConfig(name="vllm"), end_id=1, seed=0, base=None)
     with pytest.raises(UserError, match="make vllm-cpu"), opened:
         pass
-
-
-OFFER = Offer(option="A", part=["spare gateway"], cost=9, worth=14)
-
-
-def admits(schema: dict[str, Any], value: Any) -> bool:
-    """The part of JSON Schema that our schemas use."""
-    if "anyOf" in schema:
-        return any(admits(one, value) for one in schema["anyOf"])
-    if "enum" in schema:
-        return value in schema["enum"]
-    match schema["type"]:
-        case "null":
-            return value is None
-        case "object":
-            if not isinstance(value, dict):
-                return False
-            known = schema["properties"]
-            fits = set(schema["required"]) <= set(value) <= set(known)
-            return fits and all(admits(known[name], inner) for name, inner in value.items())
-        case "array":
-            return len(value) <= schema["maxItems"] and all(admits(schema["items"], one) for one in value)
-        case "string":
-            return isinstance(value, str) and bool(re.fullmatch(schema.get("pattern", ".*"), value))
-        case other:
-            return isinstance(value, {"integer": int, "boolean": bool}[other])
-
-
-def test_schemas_admit_what_the_parsers_do() -> None:
-    schemas = team_schemas()
-    report, reply, vote = schemas["cto"]["anyOf"]
-    decision, ask = schemas["reconcile"]["anyOf"]
-    for schema, answer in (
-        (report, Report(offers=[OFFER], needs=["A"], veto=[], note="short")),
-        (report, Report(offers=[], needs=[], veto=["B"])),
-        (reply, OfferReply(offer=OFFER)),
-        (reply, OfferReply(offer=None)),
-        (vote, Vote(vote="object", reason="B breaks my limit.")),
-        (decision, Decision(option="none", fund=[], escalate=True)),
-        (decision, Decision(option="B", fund=["cto", "cost2"], escalate=False, conflicts=("A",))),
-        (ask, AskMessage(ask=Ask(seat="cto", option="A", cost_at_most=15))),
-    ):
-        values = answer.model_dump(mode="json")
-        assert admits(schema, values)
-        assert not admits(schema, {**values, "more": 1})
-        for key in schema["required"]:
-            assert not admits(schema, {name: value for name, value in values.items() if name != key})
-    option = decision["properties"]["option"]
-    assert [admits(option, text) for text in ("A", "none", "AB", "")] == [True, True, False, False]
 
 
 def test_the_environment_of_a_start_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +250,7 @@ def test_an_engine_beside_the_learner_sleeps_until_it_is_asked_again(
     engine = SleepingEngine()
     monkeypatch.setattr(VLLMHost, "_start", lambda self: engine)
     options = {"enable_sleep_mode": sleeps}
-    host = VLLMHost(Path("w"), options, seed=0, tokenizer=None, start_timeout_s=1, max_restarts=0)
+    host = VLLMHost(Path("w"), options, seed=0, start_timeout_s=1, max_restarts=0)
 
     async def work() -> None:
         await host.sleep()  # not started yet: nothing to do

@@ -1,7 +1,6 @@
-"""The vLLM engine on a real pretrained model: SmolLM2-135M-Instruct, in float32 as it is, and by a schema."""
+"""The vLLM engine on a real pretrained model: SmolLM2-135M-Instruct, in float32 as it is."""
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +15,6 @@ from scenarios.written.written_case import read_case
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.engines.vllm.engine import VLLMEngine
-from training.models.engine_factory import team_schemas
 from training.models.pretrained import prepare_smollm2
 
 pytestmark = NEEDS_VLLM
@@ -45,10 +43,8 @@ def talks(chat: HFChat) -> list[tuple[str, tuple[int, ...]]]:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path, chat: HFChat) -> Iterator[VLLMEngine]:
-    engine = VLLMEngine(
-        folder, end_id=chat.end_id, options={"max_model_len": 2048}, schemas={"held": team_schemas()["cto"]}
-    )
-    for role in (*ROLES, "held"):
+    engine = VLLMEngine(folder, end_id=chat.end_id, options={"max_model_len": 2048})
+    for role in ROLES:
         engine.set_policy(role, None, version="smollm2@0")
     yield engine
     engine.close()
@@ -76,16 +72,3 @@ def test_greedy_tokens_are_those_of_the_transformers_engine(
     assert fmean(differences) < 1e-4
     asyncio.run(complete(engine, talks[:1], tokens=1))
     assert engine.num_cached_tokens > 0  # a prompt that was read before is not computed again
-
-
-def test_a_schema_holds_the_answer_to_its_form(
-    engine: VLLMEngine, chat: HFChat, talks: list[tuple[str, tuple[int, ...]]]
-) -> None:
-    free = asyncio.run(complete(engine, talks[:3], tokens=48))
-    held = asyncio.run(complete(engine, [("held", prompt) for _, prompt in talks[:3]], tokens=512))
-    for completion in held:
-        answer = json.loads(chat.decode(completion.token_ids))
-        assert set(answer) in ({"offers", "needs", "veto", "note"}, {"offer"}, {"vote", "reason"}, {"vote"})
-        assert completion.finish_reason == "stop"
-        assert completion.token_ids[-1] == chat.end_id
-    assert not all(chat.decode(completion.token_ids).startswith("{") for completion in free)

@@ -92,7 +92,7 @@ def _environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         # DETAIL: every collective is compared over the ranks before it runs
         "TORCH_DISTRIBUTED_DEBUG": os.environ.get("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/support"))),
     }
 
 

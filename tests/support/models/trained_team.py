@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tiny_models import make_tiny_base
 
-from emads.commands.stages import train_stage
+from emads.commands.stages import train_stages
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 
@@ -37,7 +37,7 @@ def train_small_team(path: Path, *settings: str) -> Path:
     made = Run.create(path, load_config(None, (*SETTINGS, *settings)))
     make_tiny_base(made.path)
     with contextlib.redirect_stdout(io.StringIO()):
-        train_stage(made, "sft")
-        train_stage(made, "grpo")
-        train_stage(made, "marl")
+        train_stages(made, "sft")
+        train_stages(made, "grpo")
+        train_stages(made, "marl")
     return made.path

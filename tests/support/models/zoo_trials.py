@@ -22,7 +22,7 @@ import torch
 from model_zoo import FAMILIES, WINDOW, write_family
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from emads.commands.stages import train_stage
+from emads.commands.stages import train_stages
 from emads.run_weights import load_run_weights
 from roles.errors import UserError
 from simulator.engines.embedded import own_pass
@@ -47,7 +47,7 @@ SETTINGS = (
     *("sft.optimizer=adamw", "sft.learning_rate=1e-2"),
     *("grpo.max_steps=1", "grpo.prompts_per_step=1", "grpo.group_size=2", "grpo.learning_rate=1e-2"),
     *("grpo.max_turns=2", "grpo.max_completion_tokens=4"),
-    *("grpo.guards.validate_every=0", "grpo.guards.alarm_every=0"),
+    "grpo.guards.validate_every=0",
     *("marl.max_steps=1", "marl.scenarios_per_step=1", "marl.report_sets=2", "marl.decisions_per_set=2"),
     *("marl.max_completion_tokens=4", "marl.learning_rate=1e-2", "marl.guards.validate_every=0"),
     "marl.credit.scheme=shared",
@@ -97,7 +97,7 @@ def try_family(name: str, folder: Path, adapter: str = "lora") -> Trial:
         run = Run.create(folder / f"run{number}", load_config(None, (*SETTINGS, *settings)))
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                train_stage(run, "base")
+                train_stages(run, "base")
         except UserError as error:
             if "use row_layout padded" in str(error) and LAYOUT not in needs:
                 needs.append(LAYOUT)
@@ -176,7 +176,7 @@ def _train(run: Run) -> list[float]:
         contextlib.redirect_stderr(io.StringIO()),
     ):
         for stage in STAGES[1:]:
-            train_stage(run, stage)
+            train_stages(run, stage)
     before = logprobs(load_weights(run, "base", "cto")[0])
     found = []
     for stage in STAGES[1:]:

@@ -310,7 +310,7 @@ class _KeepGradients(TrainerCallback):
         ("dapo", "none", "token", None),  # the defaults: token mean over the batch, no std, no KL
         ("grpo", "group", "token", None),  # GRPO as published
         ("dr_grpo", "none", "token", None),
-        ("grpo", "none", "sequence", None),  # GSPO
+        ("gspo", "none", "sequence", None),
         ("dapo", "group", "token", "k3"),
         ("dapo", "none", "token", "k3"),
     ],
@@ -326,7 +326,6 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
     beta = 0.3 if kl else 0.0
     options = {
         "loss__kind": loss,
-        "loss__clip_level": level,
         "loss__kl_coefficient": beta,
         "max_completion_tokens": 64,
     }
@@ -373,7 +372,7 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
             use_bias_correction_kl=False,
             epsilon=CONFIG.loss.clip_low,
             epsilon_high=CONFIG.loss.clip_high,
-            loss_type=loss,
+            loss_type="grpo" if loss == "gspo" else loss,
             scale_rewards=scale,
             importance_sampling_level=level,
             max_grad_norm=0.0,

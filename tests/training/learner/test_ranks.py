@@ -13,7 +13,7 @@ from training.learner.fsdp import join_ranks
 from training.learner.ranks import ONE_RANK, Ranks
 
 PACKED = {"memory__row_layout": "shared_prompt", "memory__logit_rows": 16, "memory__micro_batch_tokens": 200}
-HEADS = {"credit__estimator": "gae", "credit__critic_learning_rate": 0.01, "credit__critic_epochs": 2}
+HEADS = {"credit__estimator": "gae"}
 CROSSED = {"credit__scheme": "cross_valued"}
 LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
 OFFLOADED = {"sharded": True, "offloaded": True}

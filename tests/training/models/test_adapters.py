@@ -26,9 +26,7 @@ from training.models.weights import find_weights, load_team, load_weights
 from training.roles.sft import run_sft
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_role, evaluate_team
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
-from training.stages.sft import train_sft
+from training.stages.table import train_stage
 
 LORA = ModelConfig(adapter="lora", lora_rank=4, lora_alpha=8)
 IDS = (5, 9, 2, 41, 17, 30)
@@ -192,9 +190,9 @@ def test_all_stages_with_adapters(sharing: str, tmp_path: Path) -> None:
     assert owners == (("team",) if sharing == "shared" else tuple(ROLES))
     make_tiny_base(run.path)
     for owner in owners:
-        train_sft(run.path, owner)
-        train_grpo(run.path, owner)
-    train_marl(run.path)
+        train_stage(run.path, "sft", owner)
+        train_stage(run.path, "grpo", owner)
+    train_stage(run.path, "marl")
     evaluate_role(run.path, "marl", "cost")
     evaluate_team(run.path, "marl")
     checkpoints = run.path / "checkpoints"

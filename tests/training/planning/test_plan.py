@@ -221,11 +221,6 @@ def test_the_plan_lists_hosts_and_pays_for_their_gpus(capsys: pytest.CaptureFixt
     hosts = ["--set", "rollouts.hosts=2", "--set", "rollouts.block_size=12"]
     assert main([*arguments, *hosts]) == 0
     assert "memory of each of 2 rollout hosts on 2 GPUs beside the ranks': 0." in capsys.readouterr().out
-    ray = [*arguments, *hosts, "--set", "rollouts.backend=ray"]
-    assert main(ray) == 2
-    assert "rollouts.gpus_per_host is 0, so Ray gives rollout hosts no GPU" in capsys.readouterr().err
-    assert main([*ray, "--set", "rollouts.gpus_per_host=0.5"]) == 0
-    assert "2 rollout hosts on 1 GPUs" in capsys.readouterr().out
 
 
 def test_roles_alone_take_as_many_ranks_as_there_are_roles() -> None:

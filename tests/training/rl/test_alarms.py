@@ -23,7 +23,7 @@ from training.rl.solo.play import SoloPlayer
 
 ROLE = "cost"
 NUM_BATCHES, PROMPTS, GROUP = 4 * WINDOW, 8, 2
-CONFIG = GrpoConfig().changed(group_size=GROUP, guards__alarm_every=1, max_completion_tokens=640)
+CONFIG = GrpoConfig().changed(group_size=GROUP, max_completion_tokens=640)
 SCENARIOS = [
     role_scenario(ROLE, "train", 0, index, DIFFICULTIES, "full") for index in range(NUM_BATCHES * PROMPTS)
 ]
@@ -50,6 +50,7 @@ def watch(
         said = policy(now["progress"], scenario, rng)
         return expert(transcript) if said is None else said
 
+    monkeypatch.setattr("training.rl.solo.algorithm.ALARM_EVERY", 1)
     if pay is not None:
         monkeypatch.setattr(
             "training.rl.solo.score.episode_reward", lambda episode, config: {"total": pay(episode)}

@@ -94,7 +94,7 @@ def test_rewards_are_the_verifiers(scripted: Engines) -> None:
 
 
 def test_metrics_are_those_of_the_episodes(scripted: Engines) -> None:
-    learner = make_solo(CONFIG.changed(guards__alarm_every=1))
+    learner = make_solo(CONFIG)
     groups = learner.play(draw(4))
     metrics, scored = learner.learn(groups), learner.scorer.score(groups)
     episodes = [episode for group in scored for episode in group.played]

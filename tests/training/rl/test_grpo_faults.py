@@ -10,6 +10,7 @@ import grpo_cases
 import pytest
 import torch
 from grpo_cases import ROLE, draw
+from planned_faults import parse_fault, plan_faults
 from tiny_models import same_weights, small_model, tiny_chat, weights_of
 
 from reliability.joint.scripted_models import ScriptedModelEngine
@@ -21,7 +22,6 @@ from simulator.engines.base import Completion, CompletionRequest
 from training.config.grpo_config import GrpoConfig
 from training.rl.records import RewardParts
 from training.rl.solo.score import FaultWindow, score_all
-from training.runs.faults import parse_fault, plan_faults
 from training.runs.run_errors import FaultyRunError
 
 CONFIG = GrpoConfig(

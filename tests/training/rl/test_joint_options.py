@@ -64,10 +64,11 @@ def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) ->
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted: Engines) -> None:
-    learner = make_learner(
-        change(credit__estimator="gae", credit__critic_learning_rate=0.01, credit__gae_lambda=1.0)
-    )
+def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(
+    scripted: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.rl.credit.critic.GAE_LAMBDA", 1.0)
+    learner = make_learner(change(credit__estimator="gae"))
     rows = rows_of(learner, "cto", play(learner, draw(2)))
     assert learner.values is not None
     critic = learner.values.critics["cto"]
@@ -83,7 +84,7 @@ def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted
 
 
 def test_frozen_roles_play_and_stay(scripted: Engines) -> None:
-    learner = make_learner(change(frozen_roles=("cto", RECONCILER)))
+    learner = make_learner(change(rate_factors={"cto": 0.0, RECONCILER: 0.0}))
     before = all_weights(learner)
     metrics = learner.step(draw(2))
     assert moved(learner, before) == set(ROLES) - {"cto", RECONCILER}
@@ -172,7 +173,7 @@ def adapted_team() -> dict[str, Any]:
 
 @pytest.mark.parametrize("layout", slow_except(["padded", "shared_prompt"], "shared_prompt"))
 def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines, layout: str) -> None:
-    config = change(memory__row_layout=layout, frozen_roles=("risk",))
+    config = change(memory__row_layout=layout, rate_factors={"risk": 0.0})
     models = adapted_team()
     learner = make_team_learner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0)
     assert len({id(one) for one in learner.updater.optimizers.values()}) == len(ROLES)
@@ -196,10 +197,13 @@ def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines,
 @pytest.mark.parametrize(
     ("assignments", "parts"),
     [
-        (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
+        (["marl.rate_factors={ctoo: 0.0}"], ["marl.rate_factors", "'ctoo'", "did you mean 'cto'"]),
         (["marl.rate_factors={legal: 0.1}"], ["rate_factors", "'legal'"]),
         (["marl.max_staleness=1"], ["max_staleness", "set loss.importance to token or call"]),
-        (["marl.frozen_roles=[cto, coo, risk, cost, reconcile]"], ["nothing would be trained"]),
+        (
+            ["marl.rate_factors={cto: 0.0, coo: 0.0, risk: 0.0, cost: 0.0, reconcile: 0.0}"],
+            ["nothing would be trained"],
+        ),
     ],
 )
 def test_contradictions_are_refused_with_a_remedy(assignments: list[str], parts: list[str]) -> None:

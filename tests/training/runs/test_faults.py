@@ -4,23 +4,19 @@ import math
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
-
-from roles.errors import UserError
-from training.runs.faults import (
+from planned_faults import (
     Fault,
     PlannedFaultError,
-    count_places,
-    enter_stage,
-    fault_point,
-    inject_loss_fault,
     parse_fault,
     parse_faults,
     plan_faults,
-    spoil_reward,
 )
+
+from training.runs.faults import enter_stage, fault_point
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +45,7 @@ def test_words_become_faults_and_read_back(text: str, fault: Fault) -> None:
      "nan@step:1", "oom@save:1"],
 )  # fmt: skip
 def test_other_words_are_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(UserError, match=r"is none of kill\|oom.*@step:COUNT"):
+    with pytest.raises(ValueError, match=r"is none of kill\|oom.*@step:COUNT"):
         parse_fault(text)
 
 
@@ -58,9 +54,8 @@ def test_nothing_happens_without_a_plan() -> None:
     for _ in range(3):
         for place in ("step", "save", "sync", "rename"):
             fault_point(place)
-    assert spoil_reward(0.5) == 0.5
-    assert inject_loss_fault(torch.tensor(2.0)).item() == 2.0
-    assert count_places() == {}
+    assert fault_point("reward", 0.5) == 0.5
+    assert fault_point("loss", torch.tensor(2.0)).item() == 2.0
 
 
 def test_a_fault_strikes_once_at_its_count_in_its_stage() -> None:
@@ -97,12 +92,12 @@ def test_spoilt_numbers() -> None:
     plan_faults(
         parse_faults(["nan@reward:1", "inf@reward:2", "huge@reward:3", "none@reward:4", "nan@loss:1"])
     )
-    first, second, third, fourth, fifth = (spoil_reward(0.5) for _ in range(5))
-    assert first is not None
+    spoilt: list[Any] = [fault_point("reward", 0.5) for _ in range(5)]
+    first, second, third, fourth, fifth = spoilt
     assert math.isnan(first)
     assert (second, third, fourth, fifth) == (math.inf, 1e308, None, 0.5)
     weight = torch.ones(1, requires_grad=True)
-    inject_loss_fault((2 * weight).sum()).backward()  # type: ignore[no-untyped-call]
+    fault_point("loss", (2 * weight).sum()).backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     assert torch.isnan(weight.grad).all()
 

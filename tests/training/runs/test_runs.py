@@ -78,7 +78,7 @@ def test_provenance_tells_versions_and_seeds(run: Run) -> None:
 
 def test_an_edited_config_is_named_before_any_weights_are_set_aside(run: Run) -> None:
     path = run.path / "config.yaml"
-    path.write_text(path.read_text().replace("price_per_hour: 0.0", "price_per_hour: 2.5"))
+    path.write_text(path.read_text().replace("checkpoint_every: 0", "checkpoint_every: 7"))
     assert Run.open(run.path).digest == run.digest  # a key that has no part in the weights
     path.write_text(path.read_text().replace("seed: 0", "seed: 1", 1))
     with pytest.raises(UserError, match=r"config.yaml was edited after the run had begun.*--take-from"):

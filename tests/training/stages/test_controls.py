@@ -2,11 +2,11 @@
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from planned_faults import PlannedFaultError, parse_faults, plan_faults
 from tiny_models import make_tiny_base, tiny_chat
 
 from emads.commands.evaluate import run_demo
@@ -21,7 +21,6 @@ from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
 from training.data.demonstrations import demonstration_row, supervised_rows
 from training.data.single_agent import single_family, single_role
-from training.runs.faults import PlannedFaultError, parse_faults
 from training.runs.run_folder import Run
 from training.stages.controls import (
     check_controls,
@@ -133,11 +132,10 @@ def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(
 ) -> None:
     config, path = load_config(None, SETTINGS), tmp_path / "run"
     make_tiny_base(Run.create(path, config).path)
-    create, faults = Run.create, parse_faults(["raise@single_grpo:step:1"])
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "create", lambda *args, **kwargs: replace(create(*args, **kwargs), faults=faults))
-        with pytest.raises(PlannedFaultError):
-            run_demo(path, config, 1, True, True)
+    plan_faults(parse_faults(["raise@single_grpo:step:1"]))
+    with pytest.raises(PlannedFaultError):
+        run_demo(path, config, 1, True, True)
+    plan_faults([])
     run = Run.open(path)
     assert run.is_done("single_sft/single")
     assert not run.is_done("single_grpo/single")

@@ -39,7 +39,7 @@ def test_blocks_are_as_large_as_the_config_says(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(OutcomeFile, "complete", note)
     sizes = ("evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=3", "evaluation.num_tries=1")
-    blocks = ("evaluation.block_size=2", "evaluation.greedy=false")
+    blocks = ("rollouts.block_size=2", "evaluation.greedy=false")
     run = make_random_run(tmp_path / "run", *sizes, *blocks)
     evaluate_role(run.path, "marl", "cost")
     evaluate_team(run.path, "marl")

@@ -4,9 +4,11 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from planned_faults import Fault
 from played_labels import ROLE, draw_labels
 
 from emads.cli.app import main
@@ -15,23 +17,14 @@ from roles.errors import UserError
 from training.feedback.labels import Label, add_label, read_labels
 from training.feedback.reward_model import load_reward_model
 from training.models.weights import BASE, is_finished, load_weights, save_weights
-from training.runs.faults import Fault
 from training.runs.run_folder import Run
-from training.stages.feedback import (
-    prepare_stage,
-    train_corrections,
-    train_ppo,
-    train_preferences,
-    train_reward,
-)
+from training.stages.feedback import prepare_stage
 from training.stages.from_config import make_chat
+from training.stages.table import train_stage
 
 TRAIN: dict[str, Callable[[Path], None]] = {
-    "corrections": lambda path: train_corrections(path, ROLE),
-    "dpo": lambda path: train_preferences(path, "dpo", ROLE),
-    "kto": lambda path: train_preferences(path, "kto", ROLE),
-    "reward": lambda path: train_reward(path, ROLE),
-    "ppo": lambda path: train_ppo(path, ROLE),
+    stage: partial(train_stage, name=stage, owner=ROLE)
+    for stage in ("corrections", "dpo", "kto", "reward", "ppo")
 }
 SETTINGS = {
     **{key: ["epochs=2", "batch_size=4"] for key in ("corrections", "dpo", "kto", "reward")},
@@ -60,7 +53,7 @@ def begin(source: Run, folder: Path, stage: str, labels: Path) -> Run:
     settings = ["source=sft", *SETTINGS[stage]]
     if stage == "ppo":
         prepare_stage(run, "reward", ROLE, labels, ["source=sft", "epochs=1"], resume=False)
-        train_reward(folder, ROLE)
+        train_stage(folder, "reward", ROLE)
     prepare_stage(run, stage, ROLE, None if stage == "ppo" else labels, settings, resume=False)
     return run
 
@@ -121,7 +114,7 @@ def test_labels_and_settings_of_a_stage_are_kept_and_no_others_are_mixed_in(
         ("dpo", ["betta=1"], "beta"),
         ("dpo", ["beta=0"], "beta = 0"),
         ("dpo", ["beta"], "key=value"),
-        ("ppo", ["model_weight=0"], "nothing is rewarded"),
+        ("ppo", ["model_share=2"], "model_share"),
         ("reward", ["validation_share=1"], "validation_share"),
     ],
 )
@@ -142,7 +135,7 @@ def test_a_role_without_labels_or_without_a_reward_model_is_refused(
     run = Run.open(folder)
     prepare_stage(run, "dpo", "risk", labels, ["source=grpo"], resume=False)
     with pytest.raises(UserError, match="needs labels of kind 'comparison'"):
-        train_preferences(folder, "dpo", "risk")
+        train_stage(folder, "dpo", "risk")
     with pytest.raises(UserError, match=r"has no reward model .*emads train reward"):
         load_reward_model(run, "risk")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny_models import tiny_chat
 
-from emads.commands.stages import demo_tasks, evaluate_governed_tasks
+from emads.commands.stages import demo_tasks, governed_tasks
 from evaluation.scoring.outcomes import StagePlays, read_stage
 from evaluation.summary.run_summary import build_summary
 from roles.team import RECONCILER, TEAM_ROLES
@@ -53,7 +53,7 @@ def play_stages(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, StageP
     monkeypatch.setattr(evaluation, "load_team", lambda run, stage: (dict.fromkeys(TEAM_ROLES), None))
     monkeypatch.setattr(evaluation, "make_chat", lambda tokenizer, config: tiny_chat())
     run = Run.create(path, config)
-    for task in evaluate_governed_tasks(run, {"grpo": (), "marl": ()}):
+    for task in governed_tasks(run):
         task.call(*task.args)
     plays = [read_stage(run.path, f"{stage}_governed", "team") for stage in teams]
     return {one.stage: one for one in plays if one is not None}

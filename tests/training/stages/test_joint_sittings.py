@@ -12,15 +12,14 @@ from emads.cli import main
 from reliability.joint.rank_stage import engine_maker
 from roles.errors import UserError
 from roles.registry import ROLES
-from roles.team import SPECIALISTS
 from training.models.weights import find_weights, load_weights
 from training.rl import loop
 from training.rl.loop import RLLearner
 from training.rl.team.guards import DriftWatch
 from training.runs.run_folder import Run
 from training.stages.from_config import first_joint_case, joint_cases, past_own_scores
-from training.stages.marl import train_marl
 from training.stages.rollout_hosts import open_host
+from training.stages.table import train_stage
 from training.stages.take_over import take_over
 
 
@@ -37,8 +36,8 @@ def test_the_newest_checkpoint_becomes_the_result_and_nothing_is_played(
         make_run(tmp_path / "short", *settings, "marl.max_steps=1"),
     )
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(run.path))
-    train_marl(run.path, max_steps=1)
-    train_marl(short.path)
+    train_stage(run.path, "marl", max_steps=1)
+    train_stage(short.path, "marl")
     played: list[object] = []
     monkeypatch.setattr(RLLearner, "play_here", lambda *arguments: played.append(arguments))
     for role in ROLES:
@@ -66,7 +65,7 @@ def test_a_stage_without_a_step_cannot_end(tmp_path: Path, capsys: pytest.Captur
     with pytest.raises(
         UserError, match=r"no step of joint training is saved in .*; `emads train marl .*` begins it"
     ):
-        train_marl(run.path, ends_here=True)
+        train_stage(run.path, "marl", ends_here=True)
     assert not run.is_done("marl")
     for role in ROLES:
         run.mark_done(f"grpo/{role}", {})
@@ -79,13 +78,13 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run whose joint training is done; runs that go on from it play with its engine."""
     run = make_run(tmp_path / "first")
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(run.path))
-    train_marl(run.path)
+    train_stage(run.path, "marl")
     return run
 
 
 def assert_a_host_holds(run: Run, sources: Mapping[str, tuple[Run, str]]) -> None:
     """A rollout host of the run begins with these runs' weights after these stages, role by role."""
-    with open_host(run.path) as host:
+    with open_host(run.path, ("grpo", None)) as host:
         for role in ROLES:
             held = weights_of(load_weights(*sources[role], role)[0])
             assert same_weights(weights_of(host.models[role]), held)
@@ -101,7 +100,7 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     assert joint_cases(second.config, 0, begin) == joint_cases(first.config, 2)
     assert_a_host_holds(second, dict.fromkeys(ROLES, (first, "marl")))
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(second.path))
-    train_marl(second.path)
+    train_stage(second.path, "marl")
     third = make_run(tmp_path / "third", f"marl.start_from={second.path}")
     assert first_joint_case(third) == begin + second.config.marl.scenarios_per_step
     pairs = [
@@ -110,14 +109,6 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     ]
     moved = [max(float((a[name] - b[name]).abs().max()) for name in a) for a, b in pairs]
     assert all(0 < one < 1.01 * second.config.marl.learning_rate for one in moved), moved
-
-
-def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(first: Run, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", f"marl.start_from={{cto: {first.path}}}")
-    assert_a_host_holds(run, dict.fromkeys(ROLES, (run, "grpo")) | {"cto": (first, "marl")})
-    assert not same_weights(
-        weights_of(load_weights(first, "marl", "cto")[0]), weights_of(load_weights(run, "grpo", "cto")[0])
-    )
 
 
 def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_from(
@@ -130,34 +121,16 @@ def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_fr
     first.log("marl", 3, {f"own_score/{role}": 1.5 for role in ROLES})
     second = make_run(tmp_path / "second", f"marl.start_from={first.path}")
     second.log("marl", 1, {f"own_score/{role}": 1.25 for role in ROLES})
-    starts = ", ".join(f"{role}: {second.path if role == 'cto' else first.path}" for role in SPECIALISTS)
-    run = make_run(tmp_path / "run", f"marl.start_from={{{starts}}}")
+    run = make_run(tmp_path / "run", f"marl.start_from={second.path}")
     assert past_own_scores(run, "cto") == [*logged["cto"], 1.5, 1.25]
-    assert past_own_scores(run, "coo") == [*logged["coo"], 1.5]
-    assert past_own_scores(run, "reconcile") == past_own_scores(first, "cto") == []
+    assert past_own_scores(second, "coo") == [*logged["coo"], 1.5]
+    assert past_own_scores(first, "cto") == []
     monkeypatch.setattr("training.rl.team.algorithm.DriftWatch", partial(DriftWatch, window=2))
     third = make_run(tmp_path / "third", f"marl.start_from={first.path}")
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(third.path))
-    train_marl(third.path, max_steps=1)
+    train_stage(third.path, "marl", max_steps=1)
     step = third.read_metrics("marl")[0].metrics
     assert step["drift/cto"] == pytest.approx((1.5 + step["own_score/cto"] - sum(logged["cto"])) / 2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (["marl.start_from={ctoo: runs/a}"], "marl.start_from.*did you mean 'cto'"),
-        (
-            ["marl.start_from={cto: runs/a}", "model.adapter=lora", "model.adapter_sharing=shared"],
-            "weights of their own",
-        ),
-    ],
-)
-def test_a_start_per_role_is_for_roles_with_weights_of_their_own(
-    tmp_path: Path, settings: list[str], said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
-        make_run(tmp_path / "run", *settings)
 
 
 def test_a_team_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None:
@@ -166,4 +139,4 @@ def test_a_team_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> Non
     with pytest.raises(
         UserError, match=r"marl.start_from .*other: its model is another one \(hidden_size 64 there"
     ):
-        train_marl(run.path)
+        train_stage(run.path, "marl")

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from emads.commands.stages import perform, role_tasks
+from emads.commands.stages import perform, schedule_tasks
 from training.config.loading import load_config
 from training.runs.run_folder import Run
-from training.stages.on_ranks import count_joint_ranks, count_role_ranks
+from training.stages.on_ranks import count_ranks
 
 SETTINGS = (
     "model.adapter_sharing=shared", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
@@ -22,7 +22,7 @@ SETTINGS = (
 
 def train(path: Path, num_ranks: int, *stages: str) -> Run:
     run = Run.create(path, load_config(None, [*SETTINGS, f"num_ranks={num_ranks}", "num_workers=1"]))
-    tasks = role_tasks(run)
+    tasks = {task.name: task for task in schedule_tasks(run)}
     perform(run, [tasks[name] for name in stages], "ranks")
     return run
 
@@ -49,7 +49,7 @@ def test_the_workers_that_were_ranks_go_on_with_the_next_stages(tmp_path: Path) 
 
 def test_roles_with_weights_of_their_own_are_trained_side_by_side() -> None:
     config = load_config(None, ["num_ranks=2"])
-    assert (count_role_ranks(config), count_joint_ranks(config)) == (1, 2)
+    assert [count_ranks(config, name) for name in ("sft", "grpo", "marl", "sft_more")] == [1, 1, 2, 1]
 
 
 @pytest.mark.parametrize(

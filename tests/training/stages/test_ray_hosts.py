@@ -15,7 +15,7 @@ from roles.errors import UserError
 from training.rl import loop
 from training.rl.hosts.pool import HostLostError
 from training.rl.hosts.ray_host import RayHost, join_cluster
-from training.stages.marl import train_marl
+from training.stages.table import train_stage
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'emads[ray]'")
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cluster() -> Iterator[None]:
-    join_cluster("")
+    join_cluster("local")
     yield
     ray.shutdown()
 
@@ -46,12 +46,10 @@ def test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray(
 ) -> None:
     monkeypatch.setattr("training.stages.rollout_hosts.open_host", open_scripted_host)
     alone = make_run(tmp_path / "alone")
-    spread = make_run(
-        tmp_path / "spread", "rollouts.hosts=2", "rollouts.backend=ray", f"rollouts.address={two_nodes}"
-    )
+    spread = make_run(tmp_path / "spread", "rollouts.hosts=2", f"rollouts.ray={two_nodes}")
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(alone.path))
     for run in (alone, spread):
-        train_marl(run.path)
+        train_stage(run.path, "marl")
     check_same_learning(alone, spread)
     assert [row.metrics["hosts_lost"] for row in spread.read_metrics("marl")] == [0, 0]
 

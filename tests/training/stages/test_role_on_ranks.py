@@ -23,7 +23,7 @@ from training.runs.run_errors import SkippedSteps
 from training.runs.run_folder import Run
 from training.stages import on_ranks
 from training.stages.on_ranks import main
-from training.stages.sft import train_sft
+from training.stages.table import train_stage
 
 ROOT = Path(__file__).parent.parent.parent.parent
 FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
@@ -49,7 +49,7 @@ def make_runs(
     first = Run.create(folder / names[0], load_config(None, list(settings)))
     make_tiny_base(first.path)
     if with_sft:
-        train_sft(first.path, "cto")
+        train_stage(first.path, "sft", "cto")
     return [first, *(Run.open(Path(shutil.copytree(first.path, folder / name))) for name in names[1:])]
 
 
@@ -64,7 +64,7 @@ def train_ranks(
 @pytest.mark.process
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     runs = make_runs(tmp_path, "one", "two", "killed")
-    train_sft(runs[0].path, "cto")
+    train_stage(runs[0].path, "sft", "cto")
     launch_ranks(2, "-m", "training.stages.on_ranks", runs[1].path, "sft", "cto")
     one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
     base = weights_of(load_weights(runs[0], "base", "cto")[0])
@@ -88,7 +88,7 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
     assert not run.is_done("sft/cto")
     assert [path.name for path in (run.path / "checkpoints/unfinished/sft/cto").iterdir()] == ["step_2"]
     with pytest.raises(UserError, match=r"was saved by 2 processes, and these are 1; go on with 2"):
-        train_sft(run.path, "cto")
+        train_stage(run.path, "sft", "cto")
     assert "sft/cto: going on after step 2" in train_ranks(run, "sft")
     ends = [weights_of(load_weights(one, "sft", "cto")[0]) for one in (run, undisturbed)]
     assert same_weights(*ends)
@@ -104,7 +104,7 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
 def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_path: Path) -> None:
     """Sharded by the config that is shipped; every process saves its parts, and the best weights as parts."""
     one, sharded = make_runs(tmp_path, "one", "sharded", settings=[*SETTINGS, "sft.optimizer=muon"])
-    train_sft(one.path, "cto")
+    train_stage(one.path, "sft", "cto")
     train_ranks(sharded, "sft", "--fault", "kill@step:4", status=1, like=FSDP)
     (step_2,) = (sharded.path / "checkpoints/unfinished/sft/cto").iterdir()
     assert {path.name for path in step_2.glob("*.shards")} == {

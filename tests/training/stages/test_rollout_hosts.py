@@ -15,8 +15,8 @@ from training.learner.ranks import ONE_RANK
 from training.models.weights import load_weights, save_weights
 from training.rl import loop
 from training.runs.run_folder import Run
-from training.stages.marl import train_marl
 from training.stages.rollout_hosts import open_hosts
+from training.stages.table import train_stage
 
 
 def make_run(path: Path, *settings: str) -> Run:
@@ -52,10 +52,10 @@ def test_hosts_give_the_weights_of_no_hosts_also_after_a_stop(
         make_run(tmp_path / "spread", *extra, "rollouts.hosts=2"),
     )
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(alone.path))
-    train_marl(alone.path)
-    train_marl(spread.path, max_steps=1)
+    train_stage(alone.path, "marl")
+    train_stage(spread.path, "marl", max_steps=1)
     assert not spread.is_done("marl")
-    train_marl(spread.path)
+    train_stage(spread.path, "marl")
     check_same_learning(alone, spread)
     rewards = [[row.metrics["team_reward"] for row in run.read_metrics("marl")] for run in (alone, spread)]
     assert rewards[0] == rewards[1]
@@ -68,5 +68,5 @@ def test_hosts_without_blocks_are_refused() -> None:
 
 def test_no_more_hosts_are_started_than_have_work(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "marl.scenarios_per_step=2", "rollouts.hosts=4")
-    with open_hosts(run, ONE_RANK) as pool:
+    with open_hosts(run, ONE_RANK, ("grpo", None)) as pool:
         assert pool is None

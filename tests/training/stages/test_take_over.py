@@ -8,7 +8,7 @@ from command_line import fail
 from tiny_models import make_untrained_run
 
 from emads.cli import main
-from emads.commands.stages import train_stage
+from emads.commands.stages import train_stages
 from roles.errors import UserError
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
@@ -21,7 +21,7 @@ TRAINED = (*SFT, "model.adapter=lora", "model.lora_rank=4", "model.lora_alpha=32
 @pytest.fixture(scope="module")
 def donor(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = Run.open(make_untrained_run(tmp_path_factory.mktemp("donor") / "run", *TRAINED))
-    train_stage(run, "sft", ("cto",))
+    train_stages(run, "sft", ("cto",))
     return run
 
 
@@ -45,7 +45,7 @@ def test_stages_of_equal_settings_come_with_weights_and_metrics(donor: Run, tmp_
     ]
     assert run.read_payload("sft/cto")["taken_from"] == str(donor.path)
     assert take_over(donor, run) == []  # nothing twice
-    train_stage(run, "sft", ("risk",))  # goes on from what was taken
+    train_stages(run, "sft", ("risk",))  # goes on from what was taken
     assert run.is_done("sft/risk")
 
 
@@ -54,7 +54,7 @@ def test_stages_of_equal_settings_come_with_weights_and_metrics(donor: Run, tmp_
     [
         (["sft.max_steps=3"], ["base"]),
         (["sft.learning_rate=1e-3"], ["base"]),
-        (["sft.control_fraction=2.0", "sft.micro_batch_size=1"], ["base", "sft/cto", "sft/cost"]),
+        (["grpo.max_steps=2", "sft.micro_batch_size=1"], ["base", "sft/cto", "sft/cost"]),
     ],
 )
 def test_only_what_the_settings_would_make_alike_is_taken(

@@ -284,8 +284,9 @@ def _write_missing(
     number = start = 0
     kept: list[DrawnScenario] = []
     dropped: list[Repeat] = []
-    for made in _draw(request, map_blocks, bar, dropped):
+    for made in draw_different(request, map_blocks, dropped):
         kept.append(made)
+        bar.advance(1)
         if len(kept) < request.num_scenarios(number):
             continue
         stop, known = made.index + 1, shards.get(request.path(number))
@@ -298,10 +299,15 @@ def _write_missing(
         dropped.clear()
 
 
-def _draw(
-    request: FamilyRequest, map_blocks: "MapBlocks", bar: Progress, dropped: list[Repeat]
+def draw_different(
+    request: FamilyRequest, map_blocks: "MapBlocks", dropped: list[Repeat]
 ) -> Iterator[DrawnScenario]:
-    """The first `count` different scenarios; `dropped` gets the repeats before each."""
+    """The first `count` different scenarios in index order; `dropped` gets the repeats before each.
+
+    Raises:
+        UserError: too few of them.
+        OracleDisagreementError: two methods disagree about an optimum.
+    """
     repeats = RepeatFilter(request.load)
     num_kept = index = 0
     while num_kept < request.count:
@@ -309,7 +315,6 @@ def _draw(
         length = SCENARIOS_PER_BLOCK * request.stride
         blocks = (range(first, min(first + length, stop)) for first in range(index, stop, length))
         for block in map_blocks(request, blocks):
-            num_before = num_kept
             for made in block:
                 repeat = repeats.find_repeat(made.index, made.fingerprint)
                 if repeat is not None:
@@ -317,7 +322,6 @@ def _draw(
                 elif num_kept < request.count:
                     num_kept += 1
                     yield made
-            bar.advance(num_kept - num_before)
             if num_kept == request.count:
                 return
         index = stop
@@ -347,9 +351,13 @@ def draw_block(request: FamilyRequest, indices: range) -> list[DrawnScenario]:
     return drawn
 
 
-MapBlocks = Callable[
-    [FamilyRequest, Iterable[range]], Iterator[list[DrawnScenario]]
-]  # in the order of the blocks
+def draw_here(request: FamilyRequest, blocks: Iterable[range]) -> Iterator[list[DrawnScenario]]:
+    """Draw blocks one after another in this process."""
+    return (draw_block(request, block) for block in blocks)
+
+
+# in the order of the blocks
+MapBlocks = Callable[[FamilyRequest, Iterable[range]], Iterator[list[DrawnScenario]]]
 
 
 @contextmanager
@@ -360,7 +368,7 @@ def open_map(num_processes: int) -> Iterator[MapBlocks]:
         UserError: a worker died (killed, out of memory).
     """
     if num_processes == 1:
-        yield lambda request, blocks: (draw_block(request, block) for block in blocks)
+        yield draw_here
         return
     context = get_context("spawn")  # fork is unsafe beside library threads
     pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_start_worker)

@@ -16,6 +16,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,10 +30,15 @@ from simulator.engines.openai.reply import ChatReply
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.data.folders.card import write_teacher_card
-from training.data.folders.datasets import FamilyRequest, make_requests, refuse_loss
+from training.data.folders.datasets import (
+    FamilyRequest,
+    draw_different,
+    draw_here,
+    make_requests,
+    refuse_loss,
+)
 from training.data.folders.index import DatasetIndex, IndexRecord, TeacherIndex, TeacherShard
-from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
-from training.data.folders.rows import SOLO_FAMILIES, Case, count_roles, encode_shard, require_certificate
+from training.data.folders.rows import SOLO_FAMILIES, Case, count_roles, encode_shard
 from training.data.teacher.checks import AUTHOR_PREFIX
 from training.data.teacher.lessons import Lesson, list_lessons
 from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
@@ -42,7 +48,6 @@ from training.runs.progress import Progress, progress
 
 FORMAT = "emads-teacher/1"
 SUFFIX = ".journal.jsonl"
-SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more often is given up
 
 
 class Heading(IndexRecord):
@@ -338,29 +343,10 @@ class _FolderTeacher:
 def _draw_shards(requests: Sequence[FamilyRequest]) -> Iterator[tuple[FamilyRequest, int, list[Case]]]:
     """Request, number and cases of each shard in turn."""
     for request in requests:
-        different = _draw(request)
+        different = draw_different(request, draw_here, [])
         for number in range(request.num_shards):
-            yield request, number, [next(different) for _ in range(request.num_scenarios(number))]
-
-
-def _draw(request: FamilyRequest) -> Iterator[Case]:
-    """Different cases in index order: one that repeats an earlier one, or nearly, is not worth its price.
-
-    Raises:
-        UserError: too few of them.
-    """
-    repeats = RepeatFilter(request.load)
-    num_indices = 2 * request.count + SPARE_DRAWS
-    for index in range(num_indices):
-        case = request.load(index)
-        if repeats.find_repeat(index, compute_fingerprint(case)):
-            continue
-        require_certificate(case)
-        yield case
-    raise UserError(
-        f"{request.family}/{request.split} has fewer than {request.count} different scenarios among its first"
-        f" {num_indices}; ask for fewer with --count"
-    )
+            drawn = islice(different, request.num_scenarios(number))
+            yield request, number, [request.load(made.index) for made in drawn]
 
 
 def summarise_teaching(report: TeachingReport) -> list[str]:

@@ -6,11 +6,8 @@ tokens of all of them, and gradients are summed.
 Source: arXiv:1506.02438 (GAE), arXiv:1707.06347 (PPO).
 """
 
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -25,20 +22,19 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import hidden_before
 from training.rl.update import PolicyUpdater
 
-LEAST_SPREAD = 1e-6
+GAE_LAMBDA = 0.95  # decay of the advantage along a row's own tokens
+LEARNING_RATE, EPOCHS = 1e-2, 4  # of a value head, passes over a step's rows
 
 
-def generalised_advantages(
-    values: Sequence[float], rewards: Sequence[float], gae_lambda: float
-) -> list[float]:
+def generalised_advantages(values: Sequence[float], reward: float, gae_lambda: float) -> list[float]:
     """Advantage of every own token of a row: sum over later errors, each step weighted by lambda.
 
-    The error of a token is its reward plus the next token's value (0 after the last) minus its own.
+    The error of a token is the next token's value minus its own, of the last one the reward minus its own.
     """
     advantages, running = [0.0] * len(values), 0.0
-    following = 0.0
+    following = reward
     for place in reversed(range(len(values))):
-        running = rewards[place] + following - values[place] + gae_lambda * running
+        running = following - values[place] + gae_lambda * running
         advantages[place] = running
         following = values[place]
     return advantages
@@ -54,17 +50,14 @@ class Critic:
         self.head = nn.Linear(width, 1, device=device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        self.optimizer = torch.optim.AdamW(
-            self.head.parameters(), lr=config.credit.critic_learning_rate, weight_decay=0.0
-        )
+        self.optimizer = torch.optim.AdamW(self.head.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
 
     def credit(
         self, model: nn.Module, rows: Sequence[TrainingRow], agree: Callable[[int], int] = int
     ) -> tuple[list[TrainingRow], float]:
         """Rows with token advantages, then trains on their rewards; also the mean squared error before that.
 
-        `advantage` of the given rows is their reward, unless they have `token_rewards`. Returned are as many
-        rows, in an order of their own.
+        `advantage` of the given rows is their reward. Returned are as many rows, in another order.
         All ranks take part, those without rows too; `agree` makes the number of passes the same on all,
         which sharded weights need.
         """
@@ -92,9 +85,8 @@ class Critic:
             for row in batch.rows:
                 own = values[start : start + row.num_own]
                 start += row.num_own
-                rewards = row.own_rewards()
-                credited.append(_with_token_advantages(row, own, rewards, self.config.credit.gae_lambda))
-                targets += list(accumulate(reversed(rewards)))[::-1]
+                credited.append(_with_token_advantages(row, own))
+                targets += [row.advantage] * row.num_own
         error = self.fit(torch.cat(features), torch.tensor(targets, device=device))
         return credited, error
 
@@ -109,7 +101,7 @@ class Critic:
         if not num_tokens:
             return 0.0
         first = 0.0
-        for epoch in range(self.config.credit.critic_epochs):
+        for epoch in range(EPOCHS):
             loss = (self.values(hidden) - targets).square().sum() / num_tokens
             if epoch == 0:
                 (first,) = self.ranks.sum([float(loss.detach())])
@@ -132,10 +124,9 @@ class Critic:
 class ValueHeads:
     """The value heads of several roles, and the token advantages that they give; a Stateful part."""
 
-    def __init__(self, updater: PolicyUpdater, *, seed: int, whitens: bool = False) -> None:
-        """`whitens`: advantages get mean 0 and standard deviation 1 over own tokens (arXiv:2203.02155)."""
+    def __init__(self, updater: PolicyUpdater, *, seed: int) -> None:
         torch.manual_seed(seed)
-        self._updater, self._whitens = updater, whitens
+        self._updater = updater
         self.critics = {
             role: Critic(
                 model.config.hidden_size, updater.config, next(model.parameters()).device, updater.ranks
@@ -153,8 +144,7 @@ class ValueHeads:
                 continue
             model = self._updater.models[role]
             agree = self._updater.passes_agreement(model)
-            found, self.errors[role] = self.critics[role].credit(model, rows[role], agree)
-            credited[role] = whiten(found) if self._whitens and found else found
+            credited[role], self.errors[role] = self.critics[role].credit(model, rows[role], agree)
         return credited
 
     def state(self) -> dict[str, Any]:
@@ -167,20 +157,6 @@ class ValueHeads:
             critic.load_state(state[role])
 
 
-def whiten(rows: Sequence[TrainingRow]) -> list[TrainingRow]:
-    """The rows with token advantages of mean 0 and standard deviation 1 over all own tokens."""
-    values = [value for row in rows for value in row.own_advantages()]
-    mean = statistics.fmean(values)
-    spread = max(LEAST_SPREAD, math.sqrt(statistics.fmean((value - mean) ** 2 for value in values)))
-    found = []
-    for row in rows:
-        own = iter((value - mean) / spread for value in row.own_advantages())
-        found.append(replace(row, token_advantages=tuple(next(own) if bit else 0.0 for bit in row.loss_mask)))
-    return found
-
-
-def _with_token_advantages(
-    row: TrainingRow, values: Sequence[float], rewards: Sequence[float], gae_lambda: float
-) -> TrainingRow:
-    own = iter(generalised_advantages(values, rewards, gae_lambda))
+def _with_token_advantages(row: TrainingRow, values: Sequence[float]) -> TrainingRow:
+    own = iter(generalised_advantages(values, row.advantage, GAE_LAMBDA))
     return replace(row, token_advantages=tuple(next(own) if bit else 0.0 for bit in row.loss_mask))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from simulator.engines.loop_thread import LoopThread
-from training.config.rollouts_config import RolloutsConfig
+from training.config.run_config import RolloutsConfig
 from training.rl.hosts.host import Job, encode_weights
 from training.runs.run_errors import WorkerLostError
 

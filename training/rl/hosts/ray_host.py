@@ -16,7 +16,7 @@ from training.rl.hosts.process_host import OpenHost
 
 
 def join_cluster(address: str) -> None:
-    """Connect this process to the cluster at `address`, or start one on this machine; once is enough.
+    """Connect this process to the cluster at `address`; `local` starts one here; once is enough.
 
     Raises:
         UserError: Ray is not installed, or no cluster answers.
@@ -24,17 +24,20 @@ def join_cluster(address: str) -> None:
     try:
         import ray
     except ImportError:
-        raise UserError("rollouts.backend 'ray' needs Ray: pip install 'emads[ray]'") from None
+        raise UserError("rollouts.ray needs Ray: pip install 'emads[ray]'") from None
     if ray.is_initialized():
         return
     # Ray's workers would give way to every other process of this machine (niceness 15)
     own: dict[str, Any] = {"_system_config": {"worker_niceness": 0}, "include_dashboard": False}
     try:
         ray.init(
-            address=address or None, log_to_driver=False, configure_logging=False, **({} if address else own)
+            address=address,
+            log_to_driver=False,
+            configure_logging=False,
+            **(own if address == "local" else {}),
         )
     except (ConnectionError, ValueError) as error:
-        raise UserError(f"no Ray cluster at rollouts.address {address!r}: {error}") from None
+        raise UserError(f"no Ray cluster at rollouts.ray {address!r}: {error}") from None
 
 
 class HostActor:

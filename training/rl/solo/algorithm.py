@@ -28,6 +28,7 @@ from training.rl.update import PolicyUpdater
 from training.roles.completion_logprobs import ReferencePolicy
 
 ALARM_ROLLOUTS = 16  # of a batch, that are audited and whose KL to the starting policy is measured
+ALARM_EVERY = 5  # batches between these measurements
 logger = logging.getLogger(__name__)
 
 
@@ -88,8 +89,7 @@ class SoloMonitor:
         if config.curriculum:
             self.curriculum = Curriculum(sorted(set(difficulties)))
         self._num_steps = 0
-        every = config.guards.alarm_every
-        self._reference = ReferencePolicy(next(iter(models.values()))) if every else None
+        self._reference = ReferencePolicy(next(iter(models.values())))
 
     def choose(self, scenarios: Sequence[Scenario], first_place: int) -> list[Scenario]:
         """These scenarios, from place `first_place` of the stage on, at the curriculum's difficulty."""
@@ -119,11 +119,10 @@ class SoloMonitor:
         if self.curriculum:
             metrics |= self.curriculum.metrics()
             self.curriculum.take(group_outcomes(usable))
-        every = self._config.guards.alarm_every
-        if every and usable and self._num_steps % every == 0:
+        if usable and self._num_steps % ALARM_EVERY == 0:
             metrics |= self._watch(usable, metrics)
         self._num_steps += 1
-        return metrics | (self.alarms.metrics() if every else {})
+        return metrics | self.alarms.metrics()
 
     def _watch(self, groups: Sequence[ScoredSoloGroup], metrics: Mapping[str, float]) -> dict[str, float]:
         """Measure a sample of the batch for the alarms."""
@@ -133,20 +132,19 @@ class SoloMonitor:
         sample = [episodes[place] for place in places]
         audit = audit_episodes(sample, self._families)
         measured = {"audit": statistics.fmean(audit)} if audit else {}
-        if self._reference is not None:
-            measured["kl_to_start"] = self._reference.kl(
-                next(iter(self._models.values())),
-                [(one.trajectory.token_ids, one.trajectory.loss_mask) for one in sample],
-                [v for one in sample for turn in one.trajectory.turns for v in turn.logprobs],
-                temperature=self._config.temperature,
-            )
+        measured["kl_to_start"] = self._reference.kl(
+            next(iter(self._models.values())),
+            [(one.trajectory.token_ids, one.trajectory.loss_mask) for one in sample],
+            [v for one in sample for turn in one.trajectory.turns for v in turn.logprobs],
+            temperature=self._config.temperature,
+        )
         found = self.alarms.take(
             reward=[totals[place] for place in places],
             audit=audit,
             surprise=metrics["surprise"],
             variety=metrics["answer_variety"],
             verified=metrics["verified"],
-            kl=measured.get("kl_to_start"),
+            kl=measured["kl_to_start"],
         )
         for name, seen in found.items():
             logger.warning("alarm %s: %s", name, seen)

@@ -21,7 +21,7 @@ from simulator.agents.solo import SoloEpisode
 from training.config.grpo_config import GrpoConfig
 from training.learner.ranks import ONE_RANK, Ranks
 from training.rl.records import RewardParts, ScoredSoloGroup, SoloGroup
-from training.runs.faults import spoil_reward
+from training.runs.faults import fault_point
 from training.runs.run_errors import FaultyRunError
 
 REWARD_TIMEOUT_S = 60.0  # after which one reward is given up and its group left out
@@ -56,12 +56,10 @@ class SoloScorer:
         config: GrpoConfig,
         *,
         judge: Judge | None = None,
-        weights: tuple[float, float] | None = None,
         ranks: Ranks = ONE_RANK,
     ) -> None:
-        """`judge`: a reward model. `weights`: of the verified reward and the judge's, None: the config's."""
+        """`judge`: a reward model, whose score has the config's `model_share` of the reward."""
         self._config, self._judge, self._ranks = config, judge, ranks
-        self._weights = weights or (config.verifier_weight, config.model_weight)
         self.faults = FaultWindow()
 
     def score(self, groups: Sequence[SoloGroup]) -> list[ScoredSoloGroup]:
@@ -72,7 +70,7 @@ class SoloScorer:
         """
         episodes = [episode for group in groups for episode in group.episodes]
         scored = score_all(episodes, self._score, timeout_s=REWARD_TIMEOUT_S)
-        scored = add_model_scores(scored, read_transcripts(episodes), self._judge, self._weights)
+        scored = add_model_scores(scored, read_transcripts(episodes), self._judge, self._config.model_share)
         found = iter(scored)
         result = [
             ScoredSoloGroup(
@@ -97,7 +95,7 @@ class SoloScorer:
 
     def _score(self, episode: SoloEpisode) -> dict[str, Any]:
         parts = episode_reward(episode, self._config)
-        return {**parts, "total": spoil_reward(parts["total"])}
+        return {**parts, "total": fault_point("reward", parts["total"])}
 
 
 def read_transcripts(played: Sequence[SoloEpisode | Exception]) -> list[Sequence[int] | None]:
@@ -170,21 +168,21 @@ def add_model_scores(
     scored: Sequence[RewardParts],
     transcripts: Sequence[Sequence[int] | None],
     judge: Judge | None,
-    weights: tuple[float, float],
+    share: float,
 ) -> list[RewardParts]:
-    """The rewards with weights: the verified total's, and that of the reward model's score, part "model".
+    """The rewards with the reward model's score as part "model", which has this share of the total.
 
-    Without a judge there is no such part. A score that is no usable number is a fault of kind `reward`.
+    Without a judge they are as they were. A score that is no usable number is a fault of kind `reward`.
     """
+    if judge is None:
+        return list(scored)
     places = [place for place, one in enumerate(scored) if one.parts is not None]
     found = list(scored)
-    scores = judge([transcripts[place] or () for place in places]) if judge else [None] * len(places)
-    for place, score in zip(places, scores, strict=True):
+    for place, score in zip(places, judge([transcripts[place] or () for place in places]), strict=True):
         parts = dict(scored[place].parts or {})
-        parts["total"] *= weights[0]
-        if score is not None:
-            parts |= {"model": score, "total": parts["total"] + weights[1] * score}
-        found[place] = _judge(parts)
+        found[place] = _judge(
+            {**parts, "model": score, "total": (1 - share) * parts["total"] + share * score}
+        )
     return found
 
 

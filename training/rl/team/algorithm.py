@@ -101,7 +101,6 @@ def make_team_learner(
         models,
         config,
         rate_factors=config.rate_factors,
-        frozen_roles=config.frozen_roles,
         references=references,
         ranks=ranks,
         actors=actors,

@@ -1,0 +1,44 @@
+"""The table of stages: sources lead to the base, and settings count for what comes after them alone."""
+
+import pytest
+
+from emads.cli.train import LABEL_STAGES
+from emads.cli.train import STAGES as SCHEDULE
+from evaluation.scoring.outcomes import FEEDBACK_STAGES
+from training.config.loading import load_config
+from training.config.run_config import RunConfig
+from training.stages.table import STAGES, list_stages, trace_stage
+from training.stages.take_over import prefix_digest
+
+
+def test_every_stage_but_those_on_labels_leads_back_to_the_base() -> None:
+    for name in list_stages("schedule", "role_control", "team_control"):
+        assert [stage.name for stage in trace_stage(name)][-1] == "base"
+    assert [stage.name for stage in trace_stage("single_grpo")] == ["single_grpo", "single_sft", "base"]
+    assert {section for stage in STAGES.values() for section in stage.sections} <= set(RunConfig.model_fields)
+
+
+def test_the_command_line_and_the_evaluation_name_the_stages_of_the_table() -> None:
+    assert list_stages("schedule") == list(SCHEDULE)
+    assert list_stages("labels") == list(LABEL_STAGES)
+    assert [name for name in LABEL_STAGES if name != "reward"] == list(FEEDBACK_STAGES)
+
+
+@pytest.mark.parametrize(
+    ("setting", "changed"),
+    [
+        ("data.seed=1", set(STAGES) - {*LABEL_STAGES}),
+        ("sft.max_steps=7", set(STAGES) - {"base", *LABEL_STAGES}),
+        ("grpo.max_steps=7", set(STAGES) - {"base", "sft", "single_sft", *LABEL_STAGES}),
+        ("marl.max_steps=7", {"marl", "sft_instead", "grpo_instead", "sft_best_habit", "single_grpo"}),
+        ("team_reward.consensus=0.5", {"marl", "single_grpo"}),
+        ("evaluation.greedy=false", set()),
+        ("sft.micro_batch_size=1", set()),
+    ],
+)
+def test_a_setting_changes_the_stages_that_it_decides_and_those_behind_them(
+    setting: str, changed: set[str]
+) -> None:
+    one, other = load_config(None, []), load_config(None, [setting])
+    names = [name for name in STAGES if name not in LABEL_STAGES]
+    assert {name for name in names if prefix_digest(one, name) != prefix_digest(other, name)} == changed
