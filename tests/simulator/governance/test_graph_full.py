@@ -88,7 +88,7 @@ class Lines:
 
 def make_context(agents: Lines | None = None, **outcomes: Any) -> FullContext:
     """Services on a fresh store in memory."""
-    log = DecisionLog(open_store(None), HandClock(), key=KEY)
+    log = DecisionLog(open_store(None)[0], HandClock(), key=KEY)
     reviewers = Reviewers(log)
     reviewers.register("ann")
     world = SimulatedOutcomes(CASE, **{"shock_share": 0.0, **outcomes})

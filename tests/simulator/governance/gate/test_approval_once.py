@@ -80,7 +80,7 @@ AT_MOST_ONE = (
 async def use_twice(probe: Probe, folder: Path, *, index: int = 0, is_grouped: bool = False) -> None:
     """Try to use one approval more than once; exactly one commit and its four parts are there."""
     async with stand_at_gate(folder, index=index) as stand:
-        with stand.services.connection.grouping() if is_grouped else nullcontext():
+        with stand.services.log.grouping() if is_grouped else nullcontext():
             await probe(stand)
         assert stand.count("committed") == 1
         assert stand.count("executed") == 4
