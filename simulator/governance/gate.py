@@ -103,11 +103,22 @@ class Standing:
         shown = [one for one in self.find("requested") if one.body["interrupt_id"] == interrupt_id]
         return shown[0] if shown else None
 
-    def find_nth(self, number: int, digest: str | None = None) -> ReviewRequest | None:
-        """Return the request of this number, from 0; None without one, or where it shows another proposal."""
-        shown = self.find("requested")[number : number + 1]
-        is_wanted = bool(shown) and digest in (None, shown[0].body["digest"])
-        return read_request(shown[0]) if is_wanted else None
+    def find_nth(self, number: int) -> ReviewRequest | None:
+        """Return the request of this number, from 0; None without one."""
+        shown = self.find("requested")
+        return read_request(shown[number]) if 0 <= number < len(shown) else None
+
+    def find_refused(self) -> ReviewRequest | None:
+        """Return the latest request, where its answer did not count and it is to be displayed once more."""
+        for latest in self.find("requested")[-1:]:
+            settled = self.find_settled(latest.body["interrupt_id"])
+            if settled is not None and settled["ruling"] == "refused":
+                return read_request(latest)
+        return None
+
+    def find_proposal(self, digest: str) -> Proposal:
+        """Return the displayed proposal of this digest."""
+        return read_request(self._find_of(digest, "requested")[0]).proposal
 
     def list_answers(self, interrupt_id: str) -> list[Entry]:
         """Return the answers to the request, in order; a first of two approvals too."""
@@ -340,19 +351,17 @@ class Gate:
         return int(opened[0].body["horizon"])
 
     def show(self, proposal: Proposal, number: int) -> tuple[ReviewRequest, int]:
-        """Return the request that displays the proposal, and its number: known, or displayed from now on.
+        """Display the proposal; return its request and the number of that.
 
-        `number`: of requests that came before it in this play; a play that starts anew meets them again.
+        `number`: of requests before it; one that another process has displayed meanwhile is returned.
 
         Raises:
             NotApprovedError: "closed".
         """
-        if (known := self.stand(proposal.thread).find_nth(number, proposal.digest)) is not None:
-            return known, number
         with self._log.transaction():
             standing = self.stand(proposal.thread)
-            if (known := standing.find_nth(number, proposal.digest)) is not None:
-                return known, number  # another process has displayed it meanwhile
+            if (known := standing.find_nth(number)) is not None:
+                return known, number
             standing.require_unclosed()
             number = len(standing.find("requested"))
             request = ReviewRequest(

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -318,7 +319,9 @@ class DecisionLog:
         self.catch_up()
         if thread not in self._kept:
             found = [self._verify(row) for row in self._select("WHERE thread = ?", (thread,))]
-            if _End(len(found), found[-1].hash if found else GENESIS) != self._ends.get(thread, _NONE):
+            end = _End(len(found), found[-1].hash if found else GENESIS)
+            is_chained = all(one.own == before.hash for before, one in pairwise(found))
+            if not is_chained or end != self._ends.get(thread, _NONE):
                 refuse("tampered", f"entries of {thread!r} were taken out of the decision log")
             self._kept[thread] = found
             if found and found[-1].kind == "closed":

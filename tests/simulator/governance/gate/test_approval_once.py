@@ -34,7 +34,7 @@ async def replayed_on_a_new_display(stand: Stand) -> None:
     """The plan that was carried out is displayed once more, and the desk is asked for a second approval."""
     before, first = (await stand.graph.aget_state(stand.config)).config, await stand.request()
     await replay(stand)
-    fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="propose")
+    fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="vote")
     await stand.go(None, fork)
     with pytest.raises(NotApprovedError):
         stand.services.desk.submit(first.interrupt_id, first.digest, APPROVE, "ann")
