@@ -106,6 +106,7 @@ class SeatDesk:
         return next((self._answers[one].person for one in of_seat if one in self._answers), None)
 
     def _add(self, line: _TurnLine) -> None:
+        self.path.touch(mode=0o600)  # a seat's briefs are in it
         with LineFile(self.path) as file:
             file.add(line.model_dump_json(exclude_none=True).encode())
 

@@ -73,6 +73,7 @@ def test_nobody_without_the_key_speaks_for_a_person(changed: dict[str, str], tmp
     desk, turn = SeatDesk(tmp_path / "s.db"), ask_seat("s/t/coo", "Vote on option A.")
     desk.ask(turn)
     desk.answer(turn, '{"vote": "object"}', "ann", time_now())
+    assert desk.path.stat().st_mode & 0o077 == 0
     told, given = desk.path.read_text().splitlines()
     answer = {**json.loads(given)["answer"], **changed}
     desk.path.write_text(f"{told}\n{json.dumps({'answer': answer})}\n")
