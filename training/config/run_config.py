@@ -83,7 +83,7 @@ class EvaluationConfig(Section):
     num_tries: PositiveCount = 4
     """Plays of each of the first 100 team cases, for the chance that all succeed; 1 plays none again."""
     block_size: PositiveCount = 250
-    """Cases that are played together: more take more memory, and what a stop loses is a block."""
+    """Plays of a team, or scenarios of a role, that are played together; a stop loses at most these."""
 
     @model_validator(mode="after")
     def _check_greedy_plays(self) -> Self:
