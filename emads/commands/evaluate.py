@@ -48,7 +48,7 @@ from scenarios.team.single import SINGLE
 from training.config.run_config import RunConfig, compute_digest
 from training.data.demonstrations import team_scenario
 from training.models.weights import stage_marker
-from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
+from training.rl.solo.alarms import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls

@@ -33,7 +33,7 @@ from training.data import demonstrations
 from training.data.demonstrations import team_scenario
 from training.models.weights import copy_weights, load_weights, weights_differ
 from training.rl.credit.assign import CreditAssigner
-from training.rl.solo.alarm_files import read_alarms, write_alarms
+from training.rl.solo.alarms import read_alarms, write_alarms
 from training.rl.solo.algorithm import GroupCredit
 from training.rl.update import PolicyUpdater
 from training.runs.run_folder import Run
