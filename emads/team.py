@@ -44,7 +44,6 @@ from simulator.engines.scripted import ScriptedEngine
 from simulator.game import MakeGame
 from simulator.graph.seating import list_roles
 from simulator.reward import TeamRewardWeights
-from training.export.team_folder import find_stage
 
 if TYPE_CHECKING:
     from emads.run_weights import RunWeights
@@ -380,6 +379,8 @@ def _read_source(source: str | Path, stage: str | None) -> Player:
         return ScriptPlayer()
     if not Path(source).exists() and difflib.get_close_matches(str(source), [SCRIPTED]):
         raise UserError(f"no run in {source}, and no such team; did you mean {SCRIPTED!r}?")
+    from training.export.team_folder import find_stage  # half a second of schemas
+
     return RunPlayer(Path(source), stage or find_stage(Path(source)))
 
 

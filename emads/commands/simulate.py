@@ -15,6 +15,7 @@ from emads.played_case import FaultyPlayError, PlayedCase, play_cases, refuse_fa
 from emads.seats import EMBEDDED, SCRIPTED, STOPPED
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
+from emads.seats.terminal_reviewer import TerminalReviewer
 from emads.team import Team, load_team
 from evaluation.minutes.governed import plan_course, render_governed
 from evaluation.minutes.live_view import live_view
@@ -40,13 +41,7 @@ from simulator.governance.gate import SIMULATED, TERMINAL, WEB
 from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import FreeOutcomes, Outcomes, SimulatedOutcomes
 from simulator.governance.record import GovernedRecord, read_record
-from simulator.governance.reviewers import (
-    Reviewer,
-    SimulatedReviewer,
-    TerminalReviewer,
-    WebReviewer,
-    score_by_worth,
-)
+from simulator.governance.reviewers import Reviewer, SimulatedReviewer, WebReviewer, score_by_worth
 from simulator.governance.runner import GovernanceServices, GovernedEpisode, open_services, play_governed
 from simulator.governance.seals import KEY_BYTES, find_key
 from simulator.graph.runner import MAX_TURNS

@@ -20,8 +20,7 @@ from scenarios.base import ToolCall
 from serving.review.turns import SeatDesk, make_turn
 from simulator.chat import MessageChat, Said, read_opening
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.governance.reviewers import show
-from simulator.terminal import STANDARD, Terminal
+from simulator.terminal import STANDARD, Terminal, show
 from simulator.tool_calls import format_tool_call
 
 LOOK, RAW = "look", "json"

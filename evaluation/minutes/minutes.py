@@ -52,11 +52,11 @@ from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import Exchange, read_exchanges
 from simulator.chat import Chat
 from simulator.conflicts import Conflict, find_conflicts
-from simulator.governance.governed_graph import full_graph_mermaid
+from simulator.governance.governed_graph import full_graph
 from simulator.governance.governed_reward import open_episode
 from simulator.governance.record import GovernedRecord
 from simulator.governance.resolution import MAX_RISK
-from simulator.graph.team_graph import graph_mermaid
+from simulator.graph.team_graph import draw_mermaid, team_graph
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -159,7 +159,7 @@ def _describe_plain(
         "plan_rows": compare_with_best(valued, read, roles) if valued else [],
         "best_option": optimum.plan.option if optimum else "",
         "not_scored": "Not scored: an infrastructure fault is not the team's." if fault else NOT_SCORED,
-        "mermaid": graph_mermaid(tuple(case.seats)),
+        "mermaid": draw_mermaid(team_graph(tuple(case.seats))),
     }
 
 
@@ -200,7 +200,7 @@ def _describe_governed(
         "not_scored": NOT_SCORED if is_written else "Not scored: the episode is not at its end.",
         "log": record.log,
         "is_log_sound": record.is_log_sound,
-        "mermaid": full_graph_mermaid(tuple(case.seats)),
+        "mermaid": draw_mermaid(full_graph(tuple(case.seats), None)),
     }
 
 

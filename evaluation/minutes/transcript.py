@@ -6,11 +6,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from evaluation.minutes.words import NOTHING, find_shared_lines, readable, visible, wrap_lines
+from evaluation.minutes.words import NOTHING, find_shared_lines, readable, say_titles, visible, wrap_lines
 from evaluation.pages import load_template
 from evaluation.scoring.outcomes import TeamOutcome
-from evaluation.summary.tables import role_title
 from roles.base import AnswerError, parse_answer
+from roles.registry import ROLES
 from roles.team import RECONCILER, Vote
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
@@ -87,14 +87,16 @@ def list_sections(played: EpisodeTranscript) -> list[tuple[str, str]]:
     for role in {**played.reports, **played.briefs}:
         if role in played.briefs:
             own = "\n".join(played.briefs[role].split("\n")[len(shared) :])
-            sections.append((f"{role_title(role)} reads", visible(own.strip())))
+            sections.append((f"{say_titles([role], ROLES)} reads", visible(own.strip())))
         if role in played.reports:
-            sections.append((f"{role_title(role)} reports", _written(played, role, played.reports[role])))
+            sections.append(
+                (f"{say_titles([role], ROLES)} reports", _written(played, role, played.reports[role]))
+            )
     for ask, reply in played.asked:
         sections += [("Question", readable(ask)), ("Reply", readable(reply))]
     sections.append(("Decision", _written(played, RECONCILER, played.decision)))
     if played.votes:
-        votes = (f"{role_title(role)}: {_vote(text)}" for role, text in played.votes.items())
+        votes = (f"{say_titles([role], ROLES)}: {_vote(text)}" for role, text in played.votes.items())
         sections.append(("Votes", "\n".join(votes)))
     sections.append(("Scores", _score_lines(played)))
     return [(visible(title), text) for title, text in sections]

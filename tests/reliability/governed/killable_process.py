@@ -34,7 +34,7 @@ class Countdown:
 async def play(path: Path, countdown: Countdown) -> list[GovernedEpisode]:
     """Play the cases from wherever the store stands to their end."""
     async with open_services(path, key=KEY) as services:
-        services.connection.set_trace_callback(countdown)
+        services.log.store.set_trace_callback(countdown)
         reviewer = expert_reviewer(error_rate=0.3, seed=30)
         return await play_governed(
             CASES, services, make_seating(CASES), reviewer, worlds(shock_share=1.0), concurrency=2

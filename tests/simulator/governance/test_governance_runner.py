@@ -116,7 +116,8 @@ def test_replans_spend_what_is_left_and_say_what_execution_revealed() -> None:
             assert told["left"] in (left - told["cost"] - cut, 0)
             left = told["left"]
         drafts = [body for kind, body in episode.trace if kind == "said" and body["step"] == "reconcile"]
-        news = f"Execution of {first['option']} did not hold:"
+        option = next(body["option"] for kind, body in episode.trace if kind == "committed")
+        news = f"Execution of {option} did not hold:"
         assert any(body["message"].startswith(news) for body in drafts)
         assert episode.state["attempt"] <= 3
 

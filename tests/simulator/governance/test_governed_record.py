@@ -213,8 +213,8 @@ def test_a_changed_log_is_said_to_be_broken(tmp_path: Path) -> None:
             services.desk.reviewers.register("ann")
             seating = make_seating(SCENARIOS)
             (episode,) = await play_governed([case], services, seating, Telling([]), CALM)
-            services.connection.execute("DROP TRIGGER decision_log_keeps")
-            services.connection.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
+            services.log.store.execute("DROP TRIGGER decision_log_keeps")
+            services.log.store.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
             return read_record(case, episode, services, stream=seating.stream)
 
     assert not asyncio.run(run()).is_log_sound
