@@ -17,7 +17,7 @@ MAX_TRIES = 300
 BOUND_FROM = 3  # first difficulty whose questions are drawn so that the limit decides
 BOUND_SHARE = 0.18  # of the questions: without the limit another part would be the best
 MOST_BOUND_TRIES = 100  # after these any question will do
-LEAST_AFFORDABLE = (3, 3, 4, 4, 6, 7, 8, 10, 12, 14)  # parts to choose among, by difficulty 1-10
+LEAST_AFFORDABLE = (3, 3, 7, 8, 8, 8, 9, 10, 12, 14)  # parts to choose among, by difficulty 1-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
