@@ -220,9 +220,13 @@ FORMS: Mapping[str, Callable[[str], str]] = {
 
 
 def _others(attack: Attack, value: Any) -> list[Any]:
-    """All ids of the field that an id belongs to."""
-    names = (list(field.names(attack.scenario)) for field in attack.subject.fields.values())
-    return next((of_field for of_field in names if value in of_field), [value])
+    """All ids that could stand in the place of an id."""
+    groups: list[list[Any]] = []
+    for field in attack.subject.fields.values():
+        rows = [one.values() if isinstance(one, dict) else one for one in field.entries(attack.scenario)]
+        groups += [list(field.names(attack.scenario)), *map(list, field.values(attack.scenario).values())]
+        groups += [list(dict.fromkeys(ids)) for ids in zip(*rows, strict=True) if isinstance(ids[0], str)]
+    return next((group for group in groups if value in group), [value])
 
 
 def _change_first(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -31,6 +31,7 @@ from scenarios.jobs.job import (
     combine_by_cost,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
 )
@@ -95,29 +96,22 @@ class AllocationAnswer(Answer):
     plan: Annotated[list[Assignment], Field(max_length=20)]
 
 
-CHECK = Tool(
-    name="check",
-    description="The finish days and the cost of a plan, and every rule that it breaks.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "plan": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "package": {"type": "string"},
-                        "who": {"type": "string"},
-                        "start": {"type": "integer", "description": "day, from 1"},
-                    },
-                    "required": ["package", "who", "start"],
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["plan"],
-        "additionalProperties": False,
-    },
+class Entry(Answer):
+    """Example: Entry(package="label change", who="Enzo", start=4)"""
+
+    package: str
+    who: str
+    start: Annotated[int, Field(description="day, from 1")]
+
+
+class CheckArguments(Answer):
+    """Example: CheckArguments(plan=[Entry(package="label change", who="Enzo", start=4)])"""
+
+    plan: Annotated[list[Entry], Field(max_length=20)]
+
+
+CHECK = make_tool(
+    "check", "The finish days and the cost of a plan, and every rule that it breaks.", CheckArguments
 )
 ROLE = make_job_role(
     NAME,
@@ -478,23 +472,13 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     )
 
 
-class _Entry(Answer):
-    package: str
-    who: str
-    start: int
-
-
-class _CheckArguments(Answer):
-    plan: Annotated[list[_Entry], Field(max_length=20)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """check(plan).
 
     Raises:
         ToolError: unknown tool, other arguments, no such package or person.
     """
-    arguments = read_call(call, "check", _CheckArguments)
+    arguments = read_call(call, "check", CheckArguments)
     facts = scenario.facts
     plan = [entry.model_dump() for entry in arguments.plan]
     problem = _find_mistake(facts, plan)

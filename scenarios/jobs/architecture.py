@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.domain import write_percent
 from scenarios.company.sectors import Sector
@@ -34,6 +34,7 @@ from scenarios.jobs.job import (
     combine_by_cost,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
 )
@@ -117,22 +118,19 @@ class DesignAnswer(Answer):
     instances: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_INSTANCES)]], Field(max_length=12)]
 
 
-MEASURE = Tool(
-    name="measure",
-    description="Whether a design with these instances carries the load, its latency, availability and cost.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "design": {"type": "string", "description": "letter of the design"},
-            "instances": {
-                "type": "object",
-                "additionalProperties": {"type": "integer"},
-                "description": "instances of every component of the design, 1 to 3 each",
-            },
-        },
-        "required": ["design", "instances"],
-        "additionalProperties": False,
-    },
+class MeasureArguments(Answer):
+    """Example: MeasureArguments(design="B", instances={"app servers": 2, "database": 1})"""
+
+    design: Annotated[str, Field(description="letter of the design")]
+    instances: Annotated[
+        dict[str, int], Field(description="instances of every component of the design, 1 to 3 each")
+    ]
+
+
+MEASURE = make_tool(
+    "measure",
+    "Whether a design with these instances carries the load, its latency, availability and cost.",
+    MeasureArguments,
 )
 ROLE = make_job_role(
     NAME,
@@ -379,18 +377,13 @@ def _find_mistake(facts: Mapping[str, Any], letter: str, counts: Mapping[str, in
     return ""
 
 
-class _MeasureArguments(Answer):
-    design: str
-    instances: dict[str, int]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """measure(design, instances).
 
     Raises:
         ToolError: unknown tool, other arguments, no such design or component, a count out of range.
     """
-    arguments = read_call(call, "measure", _MeasureArguments)
+    arguments = read_call(call, "measure", MeasureArguments)
     facts, letter, counts = scenario.facts, arguments.design, arguments.instances
     problem = _find_mistake(facts, letter, counts)
     if problem:
@@ -487,15 +480,6 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
     return {"design": letter, "instances": counts}
 
 
-def _answer_doubled(scenario: Scenario, rng: random.Random) -> str:
-    """Two instances of everything in the cheapest design."""
-    facts = scenario.facts
-    first = next(list_by_cost(facts), None)
-    if first is None:
-        return _answer_none(scenario, rng)
-    return json.dumps({"design": first[1], "instances": dict.fromkeys(first[2], 2)})
-
-
 FAMILY = build_family(
     NAME,
     draw=draw,
@@ -511,6 +495,5 @@ FAMILY = build_family(
         "random": _answer_randomly,
         "constant": _answer_none,
         "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
-        "doubled": _answer_doubled,
     },
 )

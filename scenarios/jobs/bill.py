@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -31,6 +31,7 @@ from scenarios.jobs.job import (
     join_broken,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
 )
@@ -103,26 +104,14 @@ RULES = (
 class BillAnswer(Answer):
     """Example: BillAnswer(tiers={"data lines": "standard"}, commit=["data lines"])"""
 
-    tiers: Annotated[dict[str, str], Field(max_length=20)]
-    commit: Annotated[list[str], Field(max_length=20)]
+    tiers: Annotated[dict[str, str], Field(max_length=20, description="the tier of every service")]
+    commit: Annotated[list[str], Field(max_length=20, description="services to commit")]
 
 
-BILL = Tool(
-    name="bill",
-    description="Cost of a choice before and after rebates, its average quality, and which limits it breaks.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "tiers": {
-                "type": "object",
-                "additionalProperties": {"type": "string"},
-                "description": "the tier of every service",
-            },
-            "commit": {"type": "array", "items": {"type": "string"}, "description": "services to commit"},
-        },
-        "required": ["tiers", "commit"],
-        "additionalProperties": False,
-    },
+BILL = make_tool(
+    "bill",
+    "Cost of a choice before and after rebates, its average quality, and which limits it breaks.",
+    BillAnswer,
 )
 ROLE = make_job_role(
     NAME,
@@ -398,18 +387,13 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return accept(kept, {"cost": room}, WEIGHTS, cost == truth["cost"], says)
 
 
-class _BillArguments(Answer):
-    tiers: Annotated[dict[str, str], Field(max_length=20)]
-    commit: Annotated[list[str], Field(max_length=20)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """bill(tiers, commit).
 
     Raises:
         ToolError: unknown tool, other arguments, no such service, tier or commitment.
     """
-    arguments = read_call(call, "bill", _BillArguments)
+    arguments = read_call(call, "bill", BillAnswer)
     facts = scenario.facts
     choice = read_choice(facts, arguments.tiers, arguments.commit)
     if isinstance(choice, str):

@@ -210,6 +210,23 @@ def score_named(named: Set[T], real: Set[T], num_possible: int) -> float:
     return max(0.0, (f1 - everything) / (1 - everything))
 
 
+def make_tool(name: str, description: str, arguments: type[Answer]) -> Tool:
+    """The tool whose arguments are the fields of a schema, by which `read_call` reads them."""
+    whole = arguments.model_json_schema()
+
+    def tidy(told: Mapping[str, Any]) -> dict[str, Any]:
+        schema = whole["$defs"][told["$ref"].rpartition("/")[2]] if "$ref" in told else told
+        if "properties" in schema:
+            properties = {field: tidy(one) for field, one in schema["properties"].items()}
+            rest = {"required": list(properties), "additionalProperties": False}
+            return {"type": "object", "properties": properties, **rest}
+        kept = {key: schema[key] for key in ("type", "description") if key in schema}
+        inner = {key: tidy(schema[key]) for key in ("items", "additionalProperties") if key in schema}
+        return kept | inner
+
+    return Tool(name=name, description=description, parameters=tidy(whole))
+
+
 def read_call(call: ToolCall, name: str, schema: type[A]) -> A:
     """The arguments of a call of the job's tool as its schema.
 

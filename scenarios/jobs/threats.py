@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -29,6 +29,7 @@ from scenarios.jobs.job import (
     build_family,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
     score_named,
@@ -167,28 +168,18 @@ class ThreatsAnswer(Answer):
     escalate: bool
 
 
-_RISKS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "threat": {"type": "string"},
-            "asset": {"type": "string"},
-            "severity": {"type": "integer"},
-        },
-        "required": ["threat", "asset", "severity"],
-        "additionalProperties": False,
-    },
-}
-APPLY = Tool(
-    name="apply",
-    description="Cost of controls, and what they leave of the risks that you name: the sum and the highest.",
-    parameters={
-        "type": "object",
-        "properties": {"risks": _RISKS, "controls": {"type": "array", "items": {"type": "string"}}},
-        "required": ["risks", "controls"],
-        "additionalProperties": False,
-    },
+class ApplyArguments(Answer):
+    """Example: ApplyArguments(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
+    controls=[])"""
+
+    risks: Annotated[list[Risk], Field(max_length=100)]
+    controls: Annotated[list[str], Field(max_length=20)]
+
+
+APPLY = make_tool(
+    "apply",
+    "Cost of controls, and what they leave of the risks that you name: the sum and the highest.",
+    ApplyArguments,
 )
 ROLE = make_job_role(
     NAME,
@@ -501,18 +492,13 @@ def _find_mistake(facts: Mapping[str, Any], risks: list[dict[str, Any]], control
     return "a control stands twice" if len(set(controls)) < len(controls) else ""
 
 
-class _ApplyArguments(Answer):
-    risks: Annotated[list[Risk], Field(max_length=100)]
-    controls: Annotated[list[str], Field(max_length=20)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """apply(risks, controls): on the severities as the caller states them.
 
     Raises:
         ToolError: unknown tool, other arguments, no such threat, asset or control.
     """
-    arguments = read_call(call, "apply", _ApplyArguments)
+    arguments = read_call(call, "apply", ApplyArguments)
     facts = scenario.facts
     problem = _find_mistake(facts, [risk.model_dump() for risk in arguments.risks], arguments.controls)
     if problem:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.jobs.from_words import number_outcome
@@ -34,6 +34,7 @@ from scenarios.jobs.job import (
     join_broken,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
     score_named,
@@ -126,18 +127,17 @@ class TradeoffAnswer(Answer):
     escalate: bool
 
 
-WEIGH = Tool(
-    name="weigh",
-    description="Cost of an outcome, whether it can be chosen, and the gain of every seat.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "package": {"type": "string", "description": "letter of the package"},
-            "extras": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["package", "extras"],
-        "additionalProperties": False,
-    },
+class WeighArguments(Answer):
+    """Example: WeighArguments(package="D", extras=[])"""
+
+    package: Annotated[str, Field(description="letter of the package")]
+    extras: Annotated[list[str], Field(max_length=10)]
+
+
+WEIGH = make_tool(
+    "weigh",
+    "Cost of an outcome, whether it can be chosen, and the gain of every seat.",
+    WeighArguments,
 )
 ROLE = make_job_role(
     NAME,
@@ -151,7 +151,7 @@ ROLE = make_job_role(
         'End with one JSON object with these keys: package (the letter, or "none" to escalate), extras (a '
         "list of names, in any order; may be left out where the case offers none), conflicts (a list of "
         "pairs of seats, in any order), escalate (true or false). Nothing may follow it. Example of an "
-        'answer in another case: {"package": "F", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": '
+        'answer in another case: {"package": "K", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": '
         "false}",
     ),
     TradeoffAnswer,
@@ -428,18 +428,13 @@ def _name_outcome(outcome: Outcome) -> str:
     return " + ".join([outcome[0], *outcome[1]])
 
 
-class _WeighArguments(Answer):
-    package: str
-    extras: Annotated[list[str], Field(max_length=10)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """weigh(package, extras).
 
     Raises:
         ToolError: unknown tool, other arguments, no such package or extra.
     """
-    arguments = read_call(call, "weigh", _WeighArguments)
+    arguments = read_call(call, "weigh", WeighArguments)
     facts = scenario.facts
     if arguments.package not in facts["packages"]:
         raise ToolError(f"no package {arguments.package[:20]!r}")
