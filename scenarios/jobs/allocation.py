@@ -394,7 +394,12 @@ def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool
     for name in packages:
         if names.count(name) != 1:
             break_rule("packages", f"{name} is planned {names.count(name)} times")
-    finish = {entry["package"]: entry["start"] + packages[entry["package"]]["days"] - 1 for entry in plan}
+    finish: dict[
+        str, int
+    ] = {}  # of a package that is planned twice the later day, in whatever order it stands
+    for entry in plan:
+        day = entry["start"] + packages[entry["package"]]["days"] - 1
+        finish[entry["package"]] = max(day, finish.get(entry["package"], day))
     cost = 0
     for entry in plan:
         name, who, start = entry["package"], entry["who"], entry["start"]

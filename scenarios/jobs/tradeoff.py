@@ -20,6 +20,7 @@ from pydantic import Field
 from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
+from scenarios.headroom import blind_baseline
 from scenarios.jobs.from_words import number_outcome
 from scenarios.jobs.job import (
     MAX_CALLS,
@@ -47,6 +48,7 @@ NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
 MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 8, 9, 9)  # that can be chosen in one case
 NASH_SHARE = 0.5  # of the cases with weights, beside those that draw this rule
 BOUND_FROM, WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 3, 4, 6, 8  # difficulties
+MICRO = 10**6  # fairness is counted in millionths for its zero
 CONFLICT_LOSS = 10  # points that each of two seats in conflict loses by the other's favourite
 SEATS = ("CTO", "COO", "Risk", "Cost", "Sales", "Staff council")
 LIMITS: Mapping[str, tuple[str, str, int, int]] = {  # seat -> (figure, unit, from, to) that a veto hangs on
@@ -332,7 +334,8 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     if fairness[0] - sum(fairness) / len(fairness) < 0.5 / (100 if facts["rule"] == "equal shares" else 1):
         raise NoCaseError
     truth = {"package": letter, "extras": list(extras), "conflicts": conflicts, "escalate": False}
-    return {**truth, "fairness": fairness[0], "blind": sum(fairness) / len(fairness)}, len(outcomes)
+    total, count = blind_baseline([round(value * MICRO) for value in fairness], difficulty)
+    return {**truth, "fairness": fairness[0], "blind": total / count / MICRO}, len(outcomes)
 
 
 def write_brief(facts: Facts) -> str:
@@ -367,8 +370,8 @@ def solve(scenario: Scenario) -> dict[str, Any]:
 def verify(scenario: Scenario, text: str) -> Verdict:
     """Reward 0.1 limits + 0.15 fairness + 0.05 satisfaction + 0.1 conflicts + 0.6 exact.
 
-    Fairness lies between the mean of the open outcomes (0) and the fair one (1); satisfaction is the mean
-    gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
+    Fairness lies between a blind choice of the open outcomes (0) and the fair one (1); satisfaction is the
+    mean gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
     """
     try:
         answer = parse_answer(text, TradeoffAnswer)
