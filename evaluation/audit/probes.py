@@ -92,7 +92,7 @@ def _choose_answer(attack: Attack) -> Answer:
 
 def _reorder(fields: Mapping[str, FieldSpec], answer: Answer, rng: random.Random) -> Answer:
     """Keys in any order, and what the schema holds as a set."""
-    turned = {}
+    turned: Answer = {}
     for name in rng.sample(list(answer), len(answer)):
         value = answer[name]
         is_free = fields[name].kind in ("set", "entries", "map")

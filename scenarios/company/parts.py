@@ -148,7 +148,7 @@ def draw_question(
             and belongs_to(split, [amount, shown_in_short])
         ]
         if amounts:
-            facts = {
+            facts: dict[str, Any] = {
                 "sector": setting.sector.name,
                 "situation": setting.situation,
                 "wording": setting.wording,

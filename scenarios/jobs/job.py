@@ -55,7 +55,7 @@ def build_family(
     write_brief: Callable[[Facts], str],
     verify: Callable[[Scenario, str], Verdict],
     solve: Callable[[Scenario], dict[str, Any]],
-    claim: Callable[[Truth], float],
+    claim: Callable[[Mapping[str, Any]], float],
     call_tool: Callable[[Scenario, ToolCall], str],
     demonstrate: Callable[[Scenario, random.Random], tuple[Step, ...]],
     baselines: Mapping[str, Callable[[Scenario, random.Random], str]],
