@@ -43,7 +43,7 @@ from scenarios.jobs.job import (
 
 NAME = "tradeoff"
 NONE = "none"
-NUM_PACKAGES = (3, 4, 5, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
+NUM_PACKAGES = (3, 4, 6, 6, 6, 6, 7, 7, 8, 8)  # by difficulty 1-10
 NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
 MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 8, 9, 9)  # that can be chosen in one case
 NASH_SHARE = 0.5  # of the cases with weights, beside those that draw this rule
