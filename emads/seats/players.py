@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emads.seats import SCRIPTED, STAGES
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from simulator.engines.openai.endpoint import find_completions_url
 from training.export.team_folder import find_stage, is_team_folder
 
 ALL = "all"
-SCRIPTED = "scripted"
-STAGES = ("base", "sft", "grpo", "marl")
 FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE, run:FOLDER of an exported team, or human"
 
 

@@ -23,7 +23,7 @@ from simulator.governance.governed_reward import list_carried
 from simulator.governance.nodes import read_plan
 from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
 from simulator.governance.proposal import Proposal
-from simulator.governance.record import Answer, Chapter, GovernedRecord
+from simulator.governance.record import Chapter, GateAnswer, GovernedRecord
 from simulator.governance.resolution import MAX_RISK
 from simulator.reading import ReadEpisode, read_episode
 
@@ -72,7 +72,7 @@ def _find_meaning(case: PlayableCase, option: str) -> str:
     return visible(known.name) if known else ""
 
 
-def say_answer(answer: Answer) -> tuple[str, Tone, str, str, str]:
+def say_answer(answer: GateAnswer) -> tuple[str, Tone, str, str, str]:
     """(ruling, tone, reviewer, time, words)."""
     word, tone = find_ruling(answer.ruling)
     words = visible(answer.feedback or answer.reason)

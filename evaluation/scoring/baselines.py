@@ -12,6 +12,7 @@ from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome, describe_solo
 from evaluation.scoring.sealed_plays import score_all
 from evaluation.scoring.team_players import (
     BEST_HABITS,
+    BEST_SHOWN,
     TablePlay,
     TablePlayer,
     decide_at_random,
@@ -79,6 +80,7 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "single": play_one_head,
     "oracle_common": play_experts(None, None),
     "oracle_best": play_experts(*BEST_HABITS),
+    "oracle_rising": play_experts(*BEST_SHOWN),
     "oracle_searched": play_experts("searched", "exact"),
     "reachable": play_best_habits,
     "oracle": play_optimum,

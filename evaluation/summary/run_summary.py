@@ -41,6 +41,7 @@ TEAM_COMPARISONS = (
     ("marl_governed", "grpo_governed", True),
     ("marl", "oracle_common", False),
     ("marl", "oracle_best", False),
+    ("marl", "oracle_rising", False),
 )
 
 

@@ -15,7 +15,7 @@ from evaluation.pages import write_page
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from roles.base import Role
 from roles.errors import UserError
-from simulator.chat_messages import Said, Speaker, read_opening
+from simulator.chat import Said, Speaker, read_opening
 from simulator.governance.seals import digest_json
 from simulator.line_files import LineFile, read_lines
 

@@ -33,7 +33,6 @@ QUARANTINE = {  # library -> files that may import it
     "pettingzoo": ("simulator/export/pettingzoo_env.py",),
     "gymnasium": ("simulator/export/pettingzoo_env.py", "serving/environments/gymnasium_env.py"),
     "openenv": ("serving/environments/openenv_env.py",),
-    "opentelemetry": ("simulator/export/telemetry.py",),
     "httpx": ("simulator/engines/vllm/server_client.py",),
     "httpx2": ("simulator/engines/openai/*",),
 }

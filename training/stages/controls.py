@@ -14,7 +14,7 @@ from typing import Any
 from evaluation.scoring.baselines import play_alone
 from evaluation.scoring.outcomes import TEAM, StagePlays
 from evaluation.scoring.sealed_plays import score_all
-from evaluation.scoring.team_players import BEST_HABITS
+from evaluation.scoring.team_players import BEST_SHOWN
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
@@ -94,7 +94,7 @@ def train_sft_best_habit(path: Path, owner: str) -> None:
     if not is_finished(run, "sft_best_habit", owner):
         first_row = count_rows(run.config, run.config.sft.max_steps)
         steps = count_sft_steps(run.config, owner)
-        train_role_by_sft(run, "sft_best_habit", owner, steps, first_row=first_row, habits=BEST_HABITS)
+        train_role_by_sft(run, "sft_best_habit", owner, steps, first_row=first_row, habits=BEST_SHOWN)
 
 
 def train_grpo_instead(path: Path, owner: str) -> None:

@@ -23,7 +23,7 @@ from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario, generate
-from simulator.engines.openai.chat_engine import Usage
+from simulator.engines.openai.chat_engine import EndpointUsage
 
 NAME = "bench set 7"
 
@@ -168,7 +168,7 @@ def make_play(key: str, score: float) -> BenchPlay:
         turns=1,
         tool_calls=0,
         ended_by={"cto": "answer"},
-        usage=Usage(),
+        usage=EndpointUsage(),
     )
 
 

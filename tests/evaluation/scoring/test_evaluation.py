@@ -25,7 +25,7 @@ from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
 from scenarios.team import PlanGame
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.scripted import ScriptedEngine
 from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config

@@ -10,7 +10,7 @@ from roles.base import AnswerError
 from scenarios.base import Style, ToolCall, ToolError
 from scenarios.team import TeamScenario, generate, seat_team
 from scenarios.team.single import SingleGame
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.scripted import ScriptedEngine
 from simulator.reward import TeamRewardWeights, score_episode
 from simulator.tool_calls import format_tool_call

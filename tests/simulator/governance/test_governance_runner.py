@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from gate_probes import on_disk
 from governed_tables import CALM, yes_man
+from hostile_policies import hostile, silent
 from team_tables import CHAT, WatchedEngine, oracle_engine
 from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
-from simulator.agents.scripted_policies import hostile, silent
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
