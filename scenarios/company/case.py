@@ -18,7 +18,7 @@ from scenarios.company.setting import Setting, draw_setting, draw_structure
 from scenarios.company.splits import belongs_to
 
 BUDGET_SHARE = (58, 56, 53, 49, 44, 42, 40, 38, 36, 33)  # percent of what all best parts cost; by difficulty
-MOST_SHARE = (85, 85, 80, 75, 70, 70, 70, 70, 85, 85)  # percent of those of the cheapest option; 9 and 10 are tight
+MOST_SHARE = (85, 85, 80, 75, 70, 70, 70, 70, 85, 85)  # percent of those of the cheapest option
 LEAST_BUDGET, MOST_BUDGET = 20, 99
 HIDDEN_SHARE = (30, 45, 50, 55, 60, 60, 65, 65, 70, 70)  # percent of cases drawn as a hidden profile
 PLAIN_SHARE = 60  # percent of the other cases in which the public favourite is the best option
