@@ -14,8 +14,8 @@ from pathlib import Path
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 
-SCENARIOS = draw_cases(9)
-CASES = [SCENARIOS[index] for index in (0, 5)]  # both planned again, and sent back
+SCENARIOS = draw_cases(19)
+CASES = [SCENARIOS[index] for index in (15, 18)]  # both planned again, and sent back
 
 
 class Countdown:
