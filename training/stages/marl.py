@@ -11,7 +11,6 @@ from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.weights import copy_weights, save_team, weights_differ
-from training.rl.loop import RLLearner
 from training.rl.team.algorithm import TeamMonitor, make_team_learner
 from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
