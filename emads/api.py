@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emads.seats import STAGES
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios import team
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from training.runs.run_folder import Run
 
 TEAM = "team"
-STAGES = ("base", "sft", "grpo", "marl")
 
 
 def generate(

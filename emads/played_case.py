@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -17,7 +17,6 @@ from scenarios.team import TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
 from simulator.agents.agent_kinds import AGENT_KINDS, AgentKind, AgentLimits
-from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import play_episodes
 from simulator.observer import Watch
 from simulator.records import Episode
@@ -44,10 +43,9 @@ class PlayedCase:
     @property
     def text(self) -> str:
         """Return the episode as text: briefs, reports, decision, votes."""
-        unscored = {"explanation": NOT_SCORED if self.episode.error is None else FAULT}
-        shown = unscored if self.verdict is None else asdict(self.verdict)
+        unscored = NOT_SCORED if self.episode.error is None else FAULT
         text = render_text(
-            transcript(episode_to_dict(self.episode), shown, briefs=self.briefs, label=self.label)
+            transcript(self.episode, self.verdict, briefs=self.briefs, label=self.label, unscored=unscored)
         )
         if isinstance(self.case, FreeCase):
             options = [f"  {letter}. {meaning}" for letter, meaning in self.case.meanings.items()]

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from emads.seats import SCRIPTED, STAGES
 from emads.seats.person import PersonEngine, WebPersonEngine
 from emads.seats.players import (
-    STAGES,
     ApiPlayer,
     HumanPlayer,
     Player,
@@ -34,24 +34,20 @@ from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.agents.scripted_policies import oracle_team
 from simulator.agents.suite_scripts import MakeScript
-from simulator.chat import Chat
-from simulator.chat_messages import MessageChat
-from simulator.chat_plain import PlainChat
+from simulator.chat import Chat, MessageChat, PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile, Usage
+from simulator.engines.openai.chat_engine import ChatEngine, EndpointUsage, Ledger, ReplyFile
 from simulator.engines.openai.endpoint import Budget
 from simulator.engines.routed import Route, RoutedEngine
 from simulator.engines.scripted import ScriptedEngine
 from simulator.game import MakeGame
 from simulator.graph.seating import list_roles
 from simulator.reward import TeamRewardWeights
-from training.export.team_folder import find_stage
 
 if TYPE_CHECKING:
     from emads.run_weights import RunWeights
 
-SCRIPTED = "scripted"
 SCRIPTED_DIFFICULTIES = (1, 2)
 MOST_TOKENS = 20_000  # of a turn: more than any player but a script takes, and a script's are characters
 
@@ -267,7 +263,7 @@ class Team:
 
     def describe_usage(self) -> list[str]:
         """Say what the seats of API models took, one line for each and one for all; nothing without such."""
-        lines, total = [], Usage()
+        lines, total = [], EndpointUsage()
         for seat in ROLES:
             player = self.seats.named.get(seat, self.seats.others)
             usage = self.ledger.sum_of(suffix=f"/{seat}")
@@ -304,7 +300,7 @@ class _Endpoints:
         return engine
 
 
-def describe_usage(usage: Usage, is_priced: bool) -> str:
+def describe_usage(usage: EndpointUsage, is_priced: bool) -> str:
     """Write usage in one line, e.g. "12 requests, 8,120 tokens in, 940 out, cost 0.0297"."""
     words = [
         f"{usage.num_requests:,} requests",
@@ -383,6 +379,8 @@ def _read_source(source: str | Path, stage: str | None) -> Player:
         return ScriptPlayer()
     if not Path(source).exists() and difflib.get_close_matches(str(source), [SCRIPTED]):
         raise UserError(f"no run in {source}, and no such team; did you mean {SCRIPTED!r}?")
+    from training.export.team_folder import find_stage  # half a second of schemas
+
     return RunPlayer(Path(source), stage or find_stage(Path(source)))
 
 

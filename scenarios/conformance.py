@@ -315,17 +315,18 @@ def check_totality(family: Family, scenarios: Sequence[Scenario]) -> Iterator[st
             except Exception as error:
                 yield f"{scenario.key}: verify raised {error!r} on {text[:60]!r}"
                 continue
-            if not _is_sound(verdict, family.infeasible_reward) or verdict != repeated:
+            if not is_sound(verdict, family) or verdict != repeated:
                 yield f"{scenario.key}: unsound verdict {verdict} on {text[:60]!r}"
 
 
-def _is_sound(verdict: Verdict, infeasible_reward: float) -> bool:
+def is_sound(verdict: Verdict, family: Family) -> bool:
+    """Reward and parts finite in [0, 1]; 1 for the exact optimum only, next to nothing over a hard limit."""
     numbers = [verdict.reward, *verdict.parts.values()]
     in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
     return (
         in_range
         and (verdict.reward < 1 or verdict.exact)
-        and (verdict.reward <= infeasible_reward or verdict.feasible)
+        and (verdict.reward <= family.infeasible_reward or verdict.feasible)
     )
 
 

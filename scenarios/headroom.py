@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-HARDER_FROM = 5  # difficulty
+HARDER_FROM = 3  # difficulty
 NUM_PICKS = 3  # from there
 
 
 def blind_baseline(values: Sequence[int], difficulty: int) -> tuple[int, int]:
     """Worth of a blind pick among the feasible choices, as (numerator, denominator).
 
-    The mean value; from difficulty 5 the mean of the best of three independent picks.
+    The mean value; from difficulty 3 the mean of the best of three independent picks.
 
-    Example: blind_baseline([10, 20, 60], 1) == (90, 3); blind_baseline([10, 20, 60], 5) == (1290, 27)
+    Example: blind_baseline([10, 20, 60], 1) == (90, 3); blind_baseline([10, 20, 60], 3) == (1290, 27)
     """
     count = 1 if difficulty < HARDER_FROM else NUM_PICKS
     worst_first = enumerate(sorted(values))

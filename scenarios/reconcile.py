@@ -21,6 +21,7 @@ from roles.reconcile import MAX_CALLS
 from roles.team import Decision
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict, rejected
 from scenarios.company.comparison import beats
+from scenarios.company.optimum import best_over_money
 from scenarios.company.records import Option
 from scenarios.company.setting import find_sector
 from scenarios.company.splits import belongs_to
@@ -187,26 +188,17 @@ def answer_of(question: FundingQuestion, plan: Funding | None) -> dict[str, Any]
 
 def find_best_again(question: FundingQuestion) -> tuple[int, int] | None:
     """Worth and cost of the best plan by dynamic programming over money; None where nothing can be run."""
-    best: tuple[int, int] | None = None
+    found = []
     for option, base in question.public.base.items():
-        worth_at = {0: base}  # k$ spent so far -> greatest worth
+        offered = []
         for report in question.table.values():
             assert report is not None
             moves = [(offer.cost, offer.worth) for offer in report.offers if offer.option == option]
-            if option in report.veto:
-                moves = []
-            elif option not in report.needs:
-                moves.append((0, 0))
-            grown: dict[int, int] = {}
-            for spent, worth in worth_at.items():
-                for cost, gain in moves:
-                    if spent + cost <= question.public.budget:
-                        grown[spent + cost] = max(grown.get(spent + cost, worth + gain), worth + gain)
-            worth_at = grown
-        for spent, worth in worth_at.items():
-            if best is None or (worth, -spent) > (best[0], -best[1]):
-                best = worth, spent
-    return best
+            bare = [] if option in report.needs else [(0, 0)]
+            offered.append([] if option in report.veto else [*moves, *bare])
+        found.append(best_over_money(base, offered, question.public.budget))
+    runnable = (best for best in found if best is not None)
+    return max(runnable, key=lambda best: (best[0], -best[1]), default=None)
 
 
 def write_brief(facts: Mapping[str, Any], style: Style) -> str:

@@ -3,32 +3,19 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from scenarios import reconcile
 from scenarios.base import Family, Style
-from scenarios.coo import FAMILY as COO
-from scenarios.coo import SHORT_FAMILY as SHORT_COO
-from scenarios.cost import FAMILY as COST
-from scenarios.cost import SHORT_FAMILY as SHORT_COST
-from scenarios.cto import FAMILY as CTO
-from scenarios.cto import SHORT_FAMILY as SHORT_CTO
-from scenarios.reconcile import FAMILY as RECONCILE
-from scenarios.reconcile import SHORT_FAMILY as SHORT_RECONCILE
-from scenarios.risk import FAMILY as RISK
-from scenarios.risk import SHORT_FAMILY as SHORT_RISK
+from scenarios.company.domains import DOMAINS
+from scenarios.company.parts import build_part_family
 
 FAMILIES: dict[str, Family] = {
-    "cto": CTO,
-    "coo": COO,
-    "risk": RISK,
-    "cost": COST,
-    "reconcile": RECONCILE,
+    **{seat: build_part_family(domain, "full") for seat, domain in DOMAINS.items()},
+    "reconcile": reconcile.FAMILY,
 }
 SHORT_FAMILIES: dict[str, Family] = {  # the same cases in fewer words; a family without a short form as it is
     **FAMILIES,
-    "cto": SHORT_CTO,
-    "coo": SHORT_COO,
-    "risk": SHORT_RISK,
-    "cost": SHORT_COST,
-    "reconcile": SHORT_RECONCILE,
+    **{seat: build_part_family(domain, "short") for seat, domain in DOMAINS.items()},
+    "reconcile": reconcile.SHORT_FAMILY,
 }
 
 

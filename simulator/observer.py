@@ -3,7 +3,7 @@
 An observer is told what roles write and read, never facts of the verifier: truth and scores are not here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -85,53 +85,3 @@ def watched(watch: Watch | None, case: PlayableCase, session: str) -> Iterator[O
         observer.on_end(str(error) or type(error).__name__)
         raise
     observer.on_end(None)
-
-
-def join_watches(watches: Sequence[Watch]) -> Watch | None:
-    """Join these watches into one; None for none."""
-    if len(watches) < 2:
-        return watches[0] if watches else None
-    return lambda case, session: _Several([watch(case, session) for watch in watches])
-
-
-class _Several:
-    """Several observers of one episode as one."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
-
-    def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
-        for observer in self._observers:
-            observer.on_turn(role, turn, duration_s)
-
-    def on_tool(self, role: str, call: str, observation: str) -> None:
-        for observer in self._observers:
-            observer.on_tool(role, call, observation)
-
-    def on_report(self, role: str, text: str, parsed: Any) -> None:
-        for observer in self._observers:
-            observer.on_report(role, text, parsed)
-
-    def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
-        for observer in self._observers:
-            observer.on_ask(text, ask)
-
-    def on_reply(self, role: str, text: str, parsed: Any) -> None:
-        for observer in self._observers:
-            observer.on_reply(role, text, parsed)
-
-    def on_decision(self, text: str, parsed: Any, round: int) -> None:
-        for observer in self._observers:
-            observer.on_decision(text, parsed, round)
-
-    def on_vote(self, role: str, text: str, parsed: Any) -> None:
-        for observer in self._observers:
-            observer.on_vote(role, text, parsed)
-
-    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
-        for observer in self._observers:
-            observer.on_governance(kind, body)
-
-    def on_end(self, error: str | None) -> None:
-        for observer in self._observers:
-            observer.on_end(error)

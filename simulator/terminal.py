@@ -25,3 +25,8 @@ class Terminal:
 
 
 STANDARD = Terminal()
+
+
+def show(text: str) -> str:
+    """Escape unprintable characters, ends of lines too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -18,7 +18,7 @@ from emads.seats.prices import read_api_options
 from emads.team import Team, load_team
 from roles.errors import UserError
 from scenarios.team import TeamScenario
-from simulator.chat_messages import MessageChat, Said, read_opening
+from simulator.chat import MessageChat, Said, read_opening
 from simulator.records import Episode
 from simulator.reward import score_episode
 from simulator.tool_calls import OPEN

@@ -17,7 +17,7 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.marl_config import MarlConfig
 from training.learner.fsdp import join_ranks, shard_model, whole
-from training.learner.learner import backward_role, backward_team
+from training.learner.learner import backward_team
 from training.learner.row_attention import RowLayout, Segment, row_attention
 from training.learner.rows import TrainingRow
 from training.models.shapes import Shape
@@ -157,16 +157,16 @@ def check_offloaded(scale: Scale) -> dict[str, float]:
 
 
 def _sharded_error(scale: Scale, port: int, *, cpu_offload: bool) -> float:
-    rows = make_rows(SMALL, groups=1, prompt=24, own=(4, 20))["cto"]
+    rows = {"cto": make_rows(SMALL, groups=1, prompt=24, own=(4, 20))["cto"]}
     config = MarlConfig().changed(memory__row_layout="shared_prompt", memory__logit_rows=64)
     cpu = Scale(device="cpu", dtype=torch.float32, is_toy=True)
     exact = build_base(SMALL, cpu)
-    backward_role(exact, rows, config)
+    backward_team(exact, rows, config)
     with _one_rank(port):
         model = build_base(SMALL, cpu).to(scale.device)
         shard_model(model, bf16=scale.device == "cuda", cpu_offload=cpu_offload)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9)
-        backward_role(model, rows, config)
+        backward_team(model, rows, config)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
         optimizer.step()
         pairs = zip(model.parameters(), exact.parameters(), strict=True)

@@ -15,7 +15,7 @@ from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_team, make_rows
 from training.config.marl_config import MarlConfig
 from training.config.run_config import RunConfig
-from training.learner.learner import backward_role, backward_team
+from training.learner.learner import backward_team
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
 from training.models.shapes import SHAPES, Shape
@@ -47,8 +47,8 @@ def measure_learner(scale: Scale, preset: str, record: Record, repeats: int = 3)
         def step(model: Any = model, config: MarlConfig = config, layout: str = layout) -> None:
             model.zero_grad()
             if layout == "padded":
-                for of_role in rows.values():
-                    backward_role(model, of_role, config)
+                for role, of_role in rows.items():
+                    backward_team(model, {role: of_role}, config)
             else:
                 backward_team(model, rows, config)
             scale.wait()

@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.learner.rows import GROUP_SIZE, LEARNING, build_model, make_rows, measure, read_memory
 from benchmarks.learner.trl_replay import train_on_rows
-from training.learner.learner import backward_role
+from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
 
 OURS: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ def run_ours(size: str, name: str, repeats: int, folder: Path) -> dict[str, Any]
 
     def step() -> None:
         model.zero_grad()
-        backward_role(model, rows, config)
+        backward_team(model, {rows[0].role: rows}, config)
 
     rows = with_own_logprobs(model, rows)
     found = measure(step, repeats)

@@ -26,7 +26,7 @@ from simulator.export.atomic_files import write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.config.loading import load_config
 from training.feedback.labels import read_labels
-from training.feedback.reviewers import EXACT, Kind, Reviewer
+from training.feedback.reviewers import EXACT, Kind, LabelReviewer
 from training.feedback.reward_model import load_reward_model
 from training.feedback.rows import preference_rows
 from training.models.base_model import quiet_libraries
@@ -143,14 +143,14 @@ def find_labels(run: Run, cell: Mapping[str, Any], scratch: Path, options: argpa
     kind = LABELS.get(cell["way"], "comparison")
     most = max(options.counts)
     outs = {
-        Reviewer.parse(one): run.path.with_name(f"{run.path.name}-labels") / f"{kind}-{one}-{most}.jsonl"
+        LabelReviewer.parse(one): run.path.with_name(f"{run.path.name}-labels") / f"{kind}-{one}-{most}.jsonl"
         for one in options.reviewers
     }
     missing = {reviewer: path for reviewer, path in outs.items() if not path.exists()}
     if missing:
         first = cell["seed"] * LABEL_STRIDE
         simulate_labels(run, cell["role"], kind, missing, stage=SOURCE, count=most, first=first)
-    lines = islice(read_lines(outs[Reviewer.parse(cell["reviewer"])]), cell["count"])
+    lines = islice(read_lines(outs[LabelReviewer.parse(cell["reviewer"])]), cell["count"])
     found = scratch / f"{kind}.jsonl"
     write_atomic(found, b"".join(line + b"\n" for line in lines))
     return found

@@ -44,11 +44,11 @@ class ScriptedEngine(TransformersEngine):
 
     scripts: dict[str, tuple[int, ...]]  # of each session the whole transcript
 
-    def _pick(self, asking: list[tuple[Row, int]], logits: Tensor) -> list[tuple[int, float]]:
+    def _pick(self, rows: Sequence[Row], logits: Tensor) -> list[tuple[int, float]]:
         said = []
-        for (row, place), (_, logprob) in zip(asking, super()._pick(asking, logits), strict=True):
+        for row, (_, logprob) in zip(rows, super()._pick(rows, logits), strict=True):
             script = self.scripts[row.session]
-            said.append((script[min(len(row.cached) + place, len(script) - 1)], logprob))
+            said.append((script[min(len(row.cached), len(script) - 1)], logprob))
         return said
 
 

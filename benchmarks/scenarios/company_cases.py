@@ -1,7 +1,7 @@
 """Company cases by difficulty: simple policies, hidden profiles, seats that decide, exactness, speed.
 
     python -m benchmarks.scenarios.company_cases --count 200
-    python -m benchmarks.scenarios.company_cases --exact 2000   # second methods, texts alone
+    python -m benchmarks.scenarios.company_cases --exact 2000   # second methods; of texts: from_words
 
 Times are CPU time of one process.
 """
@@ -13,9 +13,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from statistics import fmean
 
-from evaluation.audit.text_solvers import solve_from_text, solve_reports_from_text
-from roles.team import SPECIALISTS
-from scenarios.base import ToolCall
 from scenarios.company.case import generate_case
 from scenarios.company.coordination import is_hidden_profile, reckon_worths, seat_decides, worth_without
 from scenarios.company.domains import DOMAINS
@@ -135,8 +132,7 @@ def measure_level(difficulty: int, count: int) -> dict[str, float]:
 
 def count_mismatches(count: int) -> dict[str, int]:
     """Cases and parts on which two methods differ, `count` of each kind over all difficulties."""
-    measured, read = (f"{seat} parts" for seat in DOMAINS), (f"{name} from text" for name in FAMILIES)
-    wrong = dict.fromkeys(("optimum", *measured, *FAMILIES, *read), 0)
+    wrong = dict.fromkeys(("optimum", *(f"{seat} parts" for seat in DOMAINS), *FAMILIES), 0)
     for index in range(count):
         difficulty = 1 + index % 10
         case = generate_case("train", 1, index, difficulty)
@@ -149,17 +145,10 @@ def count_mismatches(count: int) -> dict[str, int]:
                 wrong[f"{seat} parts"] += again != (part.cost, dict(part.figures))
             family = FAMILIES[seat]
             scenario = family.generate("train", 1, index, difficulty)
-            described = family.call_tool(
-                scenario, ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
-            )
-            answer = solve_from_text(seat, scenario.brief, described)
-            wrong[f"{seat} from text"] += family.verify(scenario, json.dumps(answer)).reward != 1.0
             value, second = family.certify(scenario)
             wrong[seat] += value != second
         family = FAMILIES["reconcile"]
         scenario = family.generate("train", 1, index, difficulty)
-        answer = solve_reports_from_text(scenario.brief, SPECIALISTS)
-        wrong["reconcile from text"] += family.verify(scenario, json.dumps(answer)).reward != 1.0
         value, second = family.certify(scenario)
         wrong["reconcile"] += value != second
     return wrong

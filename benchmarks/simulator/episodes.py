@@ -11,7 +11,6 @@ The repeats go through all ways in turn, so that what disturbs one disturbs all;
     naive saver        the same graph on LangGraph's AsyncSqliteSaver as it comes, durability "sync"
     full, memory       the governed graph to its end, store in memory: 14 supersteps, 20 nodes, the gate
     full, durable      the same in a file: the sealed log of all that was said, ruled and done
-    full, unbatched    the same, every transaction committed by itself
 """
 
 import argparse
@@ -22,7 +21,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -103,18 +101,15 @@ async def play_naive_saver(cases: Sequence[TeamScenario], in_flight: int) -> Non
             await play_saver(cases, in_flight, AsyncSqliteSaver(connection))
 
 
-async def play_full(
-    cases: Sequence[TeamScenario], in_flight: int, *, on_disk: bool, is_batched: bool = True
-) -> None:
+async def play_full(cases: Sequence[TeamScenario], in_flight: int, *, on_disk: bool) -> None:
     """The governed graph to its end, every proposal approved."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db" if on_disk else None
         async with open_services(path, key=b"k" * 32) as services:
-            given = services if is_batched else replace(services, is_batched=False)
             reviewer = SimulatedReviewer(lambda request, option: 1.0)
             worlds = partial(SimulatedOutcomes, shock_share=0.0)
             await play_governed(
-                cases, given, make_seating(), reviewer, worlds, rounds=0, concurrency=in_flight
+                cases, services, make_seating(), reviewer, worlds, rounds=0, concurrency=in_flight
             )
 
 
@@ -124,7 +119,6 @@ WAYS: dict[str, Way] = {
     "naive saver": play_naive_saver,
     "full, memory": partial(play_full, on_disk=False),
     "full, durable": partial(play_full, on_disk=True),
-    "full, unbatched": partial(play_full, on_disk=True, is_batched=False),
 }
 
 

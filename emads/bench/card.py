@@ -10,7 +10,7 @@ from emads.bench.cases import BANDS, CASES_PER_CELL, CELLS, TABLE
 from emads.bench.plays import BenchPlay, PlayFile
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval, paired_permutation_p
 from roles.errors import UserError
-from simulator.engines.openai.chat_engine import Usage
+from simulator.engines.openai.chat_engine import EndpointUsage
 from simulator.export.atomic_files import write_atomic
 
 CARD, PAGE, PLAYS = "card.json", "card.md", "plays.jsonl"
@@ -39,7 +39,7 @@ def build_card(
     """
     if not plays:
         raise UserError("no case was played to its end: there is nothing to put on a card")
-    usage = Usage()
+    usage = EndpointUsage()
     for play in plays:
         usage = usage.joined(play.usage)
     return {

@@ -23,7 +23,7 @@ from scenarios.team import generate as generate_team
 
 Band = Literal["easy", "middle", "hard"]
 
-SET_VERSION = 6
+SET_VERSION = 7
 SEED = 2026  # of the test split
 TABLE = "table"
 BANDS: Mapping[Band, tuple[int, ...]] = {"easy": (1, 2, 3), "middle": (4, 5, 6), "hard": (7, 8, 9, 10)}

@@ -15,7 +15,7 @@ from scenarios.base import Scenario
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import play_solo
-from simulator.engines.openai.chat_engine import Usage
+from simulator.engines.openai.chat_engine import EndpointUsage
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from simulator.line_files import LineFile, read_lines
@@ -33,7 +33,7 @@ class BenchPlay:
 
     Example: BenchPlay(key="cto/test/2026/0/1", kind="cto", band="easy", difficulty=1, score=1.0,
                        reward=1.0, legal={"cto alone": (1, 1)}, turns=4, tool_calls=3,
-                       ended_by={"cto": "answer"}, usage=Usage())
+                       ended_by={"cto": "answer"}, usage=EndpointUsage())
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -48,7 +48,7 @@ class BenchPlay:
     turns: int
     tool_calls: int
     ended_by: dict[str, str]  # seat -> "answer", or the limit that ended its work
-    usage: Usage  # of API models
+    usage: EndpointUsage  # of API models
 
 
 async def play_case(team: Team, opened: OpenTeam, case: BenchCase) -> BenchPlay | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from emads.seats import STAGES
 from roles.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -166,8 +167,6 @@ def choose_stage(stage: str, *, with_base: bool = True) -> str:
     Raises:
         UserError: unknown stage, or the base where it does not count.
     """
-    from emads.seats.players import STAGES
-
     stages = STAGES if with_base else STAGES[1:]
     if stage not in stages:
         raise unknown("stage", stage, list(stages))

@@ -165,7 +165,7 @@ def simulate_labels(
 ) -> None:
     """Let a simulated reviewer label answers of a run's role."""
     from emads.commands.labels import simulate_labels as write_labels
-    from training.feedback.reviewers import KINDS, Reviewer
+    from training.feedback.reviewers import KINDS, LabelReviewer
     from training.runs.run_folder import Run
 
     (chosen,) = choose_roles([role])
@@ -174,7 +174,7 @@ def simulate_labels(
     if stage not in ("sft", "grpo", "marl"):
         raise unknown("stage", stage, ["sft", "grpo", "marl"])
     check_at_least("--count", count, 1)
-    write_labels(Run.open(run), chosen, kind, {Reviewer.parse(reviewer): out}, stage=stage, count=count)
+    write_labels(Run.open(run), chosen, kind, {LabelReviewer.parse(reviewer): out}, stage=stage, count=count)
     typer.echo(f"{count} labels of kind {kind} in {out}")
 
 

@@ -23,6 +23,7 @@ from emads.cli.options import (
     SeatOption,
     read_seat_options,
 )
+from emads.seats import STOPPED
 from roles.errors import UserError, unknown
 
 MAX_TEMPERATURE = 2.0
@@ -142,8 +143,6 @@ def evaluate(
 
 def end_seats(stop: str | None) -> int:
     """Return the exit status of a play; say why it stopped before its end."""
-    from emads.seats import STOPPED
-
     if stop is None:
         return 0
     typer.echo(f"stopped: {stop}", err=True)

@@ -14,10 +14,10 @@ from emads.cli.checks import (
     refuse_missing_run,
 )
 from emads.cli.options import ApiOption, SeatOption, read_seat_options
+from emads.seats import SCRIPTED
 from roles.errors import UserError, unknown
 
 CASE_SUFFIXES = (".yaml", ".yml", ".md")
-SCRIPTED = "scripted"
 FIRST_SIMULATION = "emads simulate examples/card-payments.yaml --team scripted --html out/"
 
 
@@ -47,9 +47,6 @@ def simulate(
     jsonl: Annotated[Path | None, typer.Option(help="File for the episodes, one per line.")] = None,
     atif: Annotated[
         Path | None, typer.Option(help="Folder for one ATIF document (agent trajectory, JSON) per episode.")
-    ] = None,
-    spans: Annotated[
-        Path | None, typer.Option(help="File for OpenTelemetry spans (pip install 'emads[otel]').")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Show events while they happen.")] = False,
     protocol: Annotated[
@@ -127,9 +124,8 @@ def simulate(
     for option, folder in (("--html", html), ("--atif", atif)):
         if folder is not None:
             check_page_folder(option, folder)
-    for option, file in (("--jsonl", jsonl), ("--spans", spans)):
-        if file is not None:
-            check_file_target(option, file)
+    if jsonl is not None:
+        check_file_target("--jsonl", jsonl)
     from roles.registry import ROLES
     from simulator.agents.agent_kinds import read_kinds, read_limits
 
@@ -148,7 +144,7 @@ def simulate(
         kinds=kinds,
         limits=limits,
     )
-    outputs = commands.Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
+    outputs = commands.Outputs(html=html, episodes=jsonl, atif=atif, live=live)
     if protocol == "assess":
         return commands.simulate(chosen, outputs)
     return commands.simulate_full(

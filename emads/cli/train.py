@@ -21,10 +21,10 @@ from emads.cli.options import (
     SetOption,
     TakeOption,
 )
+from emads.seats import STAGES
 from roles.errors import UserError, unknown
 
 DEMO_CONFIG = Path(__file__).parents[1] / "demo.yaml"
-STAGES = ("base", "sft", "grpo", "marl")
 LABEL_STAGES = ("corrections", "dpo", "kto", "reward", "ppo")
 TASKS = "tasks"
 

@@ -18,17 +18,15 @@ from emads.commands.stages import (
     has_pretrained_base,
     perform,
 )
-from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, transcript, write_side_by_side
-from evaluation.report.page import write_report
-from evaluation.report.results_page import write_results_page
-from evaluation.scoring.outcomes import TEAM, StagePlays, read_plays
+from evaluation.minutes.transcript import ChosenCase, choose_cases, describe_outcome
+from evaluation.report.page import write_report, write_results_page
+from evaluation.scoring.outcomes import TEAM, Mode, StagePlays, TeamOutcome, read_plays
 from evaluation.summary.comparison import (
     compare_seeds,
     read_seed_comparison,
     seed_comparison_tables,
     write_seed_comparison,
 )
-from evaluation.summary.details import build_details, read_details, write_details
 from evaluation.summary.gates import (
     GateRule,
     RunGate,
@@ -45,23 +43,18 @@ from roles.registry import ROLES
 from roles.team import TEAM_ROLES
 from scenarios.base import SEALED
 from scenarios.team.single import SINGLE
-from simulator.export.episode_files import episode_to_dict
-from simulator.graph.runner import play_team
-from simulator.reward import score_episode
 from training.config.run_config import RunConfig, compute_digest
 from training.data.demonstrations import team_scenario
-from training.models.base_model import quiet_libraries
-from training.models.weights import load_team, stage_marker
-from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
+from training.models.weights import stage_marker
+from training.rl.solo.alarms import alarms_by_stage, read_alarms
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
 from training.stages.evaluation import GOVERNED_STAGES, UNTRAINED, play_sealed_role, weights_of
-from training.stages.from_config import choose_game, make_chat, team_engine
+from training.stages.from_config import choose_game, test_difficulties
 from training.stages.table import STAGES, list_stages
 
 GATE_FAILURE = 3  # exit status of a demo or an evaluation whose gates are red, where gates are asked for
-NUM_SHOWN = 24  # test cases played after every stage, of which `choose_cases` shows three
 SHOWN_STAGES = ("sft", "grpo", "marl")
 
 
@@ -139,8 +132,9 @@ def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | No
     rules = read_gate_file(gate) if gate is not None else []
     runs = find_runs(paths)
     for run in runs:
-        print_summary(evaluate_run(run.path, again=again))
-        print_tables(detail_tables(read_details(run.path)))
+        summary = evaluate_run(run.path, again=again)
+        print_summary(summary)
+        print_tables(detail_tables(summary["details"]))
     if len(runs) > 1:
         compare_runs(runs)
     return check_run_gates(runs, rules) if rules else 0
@@ -225,14 +219,11 @@ def _is_trained(run: Run, stage: str, role: str | None = None) -> bool:
 
 
 def _sum_up(run: Run, wall_s: float) -> dict[str, Any]:
-    """Write what follows from a run's plays: cases side by side, summary and details."""
-    if run.is_done("marl"):
-        write_episodes_side_by_side(run)
+    """Write the summary that follows from a run's plays."""
     plays = read_plays(run.path)
     if not any(one.owner != TEAM for one in plays):
         raise UserError(f"no scores in {run.path}; run `emads evaluate {run.path} --again`")
     write_summary(run.path, summarise(run, plays, wall_s=wall_s))
-    write_details(run.path, build_details(plays))
     return read_summary(run.path)
 
 
@@ -249,7 +240,8 @@ def summarise(run: Run, plays: Sequence[StagePlays], *, wall_s: float) -> dict[s
         joint_steps=list_joint_steps(run),
         temperature=run.config.evaluation.temperature,
     )
-    return summary | {"alarms": alarms_by_stage(run)}
+    cases = [one.as_dict() for one in list_shown_cases(run, plays)]
+    return summary | {"alarms": alarms_by_stage(run), "cases": cases}
 
 
 def list_joint_steps(run: Run) -> list[dict[str, float]]:
@@ -300,7 +292,6 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     comparison = _compare(runs, same_scenarios=all(run.config.data == first.data for run in runs))
     write_seed_comparison(runs[0].path, comparison)
     summaries = [read_summary(run.path) for run in runs]
-    summaries = [{key: value for key, value in one.items() if key != "seeds"} for one in summaries]
     write_summary(runs[0].path, combine_seeds(summaries))
     print_tables(seed_comparison_tables(comparison))
     return comparison
@@ -316,7 +307,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
     comparison = read_seed_comparison(runs[0].path) if len(runs) > 1 else {}
     gates: list[RunGate] = []
     for run in runs:
-        numbers = {**read_summary(run.path), "details": read_details(run.path), "seed_comparison": comparison}
+        numbers = {**read_summary(run.path), "seed_comparison": comparison}
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
         gates += [
             RunGate(name=prefix + one.name, passed=one.passed, detail=one.detail)
@@ -328,43 +319,34 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
     return GATE_FAILURE if missed else 0
 
 
-def write_episodes_side_by_side(run: Run) -> None:
-    """Play the first test cases after every finished stage and store the chosen ones in the run folder."""
-    quiet_libraries()
-    finished = [stage for stage in SHOWN_STAGES if stage == "marl" or _is_trained(run, stage)]
-    plays = [play_transcripts(run, stage, NUM_SHOWN) for stage in finished]
-    write_side_by_side(run.path, choose_cases(list(zip(*plays, strict=True))))
-
-
-def play_transcripts(run: Run, stage: str, count: int) -> list[EpisodeTranscript]:
-    """Return greedy episodes of the first test cases after a stage, as readable transcripts."""
-    config, make_game = run.config, choose_game(run.config)
-    models, tokenizer = load_team(run, stage)
-    data = config.data
-    cases = [team_scenario("test", data.seed, index, data.difficulties) for index in range(count)]
-    episodes = play_team(
-        cases,
-        engine=team_engine(models, tokenizer, config, stage),
-        chat=make_chat(tokenizer, config),
-        temperature=0.0,
-        max_completion_tokens=config.marl.max_completion_tokens,
-        stream="simulate",
-        make_game=make_game,
-        rounds=config.marl.rounds,
-    )
-    names = ("reward", "value", "consensus", "unresolved", "escalation", "explanation")
-    transcripts = []
-    for case, episode in zip(cases, episodes, strict=True):
-        verdict = score_episode(case, episode, config.team_reward)
-        transcripts.append(
-            transcript(
-                episode_to_dict(episode),
-                {name: getattr(verdict, name) for name in names},
-                briefs={role: make_game(case).write_report_brief(role) for role in case.seats},
-                label=STAGE_TITLES[stage],
+def list_shown_cases(run: Run, plays: Sequence[StagePlays]) -> list[ChosenCase]:
+    """Return the chosen test cases as the team of every stage played them; none before joint training."""
+    team = {one.stage: one for one in plays if one.owner == TEAM}
+    shown = [team[stage] for stage in SHOWN_STAGES if stage in team]
+    if "marl" not in team:
+        return []
+    mode: Mode = "greedy" if all(one.greedy for one in shown) else "sampled"
+    rewards = [one.column("reward", mode) for one in shown]
+    config = run.config
+    found: list[ChosenCase] = []
+    for choice, place in choose_cases(rewards[0], rewards[-1]).items():
+        case = team_scenario("test", config.data.seed, place, test_difficulties(config))
+        game = choose_game(config)(case)
+        briefs = {role: game.write_report_brief(role) for role in case.seats}
+        outcomes = [(one.greedy if mode == "greedy" else one.sampled)[place] for one in shown]
+        found.append(
+            ChosenCase(
+                choice=choice,
+                num_cases=len(rewards[0]),
+                is_greedy=mode == "greedy",
+                plays=[
+                    describe_outcome(outcome, briefs=briefs, label=STAGE_TITLES[one.stage])
+                    for one, outcome in zip(shown, outcomes, strict=True)
+                    if isinstance(outcome, TeamOutcome)
+                ],
             )
         )
-    return transcripts
+    return found
 
 
 def report_runs(paths: Sequence[Path], *, markdown: Path | None = None) -> list[Path]:

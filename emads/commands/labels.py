@@ -13,7 +13,7 @@ from simulator.engines.embedded.engine import TransformersEngine
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Label, Provenance, add_label, read_labels, resolve_labels
-from training.feedback.reviewers import EXACT, Kind, LabelWriter, Reviewer
+from training.feedback.reviewers import EXACT, Kind, LabelReviewer, LabelWriter
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
 from training.rl.hosts.host import serve_roles
@@ -44,7 +44,7 @@ def simulate_labels(
     run: Run,
     role: str,
     kind: Kind,
-    outs: Mapping[Reviewer, Path],
+    outs: Mapping[LabelReviewer, Path],
     *,
     stage: str,
     count: int,
@@ -59,12 +59,12 @@ def simulate_labels(
         UserError: no weights; or too few answers that differ.
     """
     quiet_libraries()
-    played: dict[str, list[Reviewer]] = {}
+    played: dict[str, list[LabelReviewer]] = {}
     for reviewer in outs:
         weights = (STAGES[stage].source or stage) if reviewer.habit == "slow" else stage
         played.setdefault(weights, []).append(reviewer)
     for weights, reviewers in played.items():
-        made: dict[Reviewer, list[Label]] = {reviewer: [] for reviewer in reviewers}
+        made: dict[LabelReviewer, list[Label]] = {reviewer: [] for reviewer in reviewers}
         for plays, writer in _play(run, role, kind, weights, first):
             for reviewer in [one for one, labels in made.items() if len(labels) < count]:
                 label = replace(writer, reviewer=reviewer).write(plays, number=len(made[reviewer]))

@@ -1,15 +1,17 @@
 """`emads evaluate --seat` and `emads diagnose`: any team on sealed cases of the table, scored or probed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from emads.bench.card import PAGE, compare_cards
 from emads.bench.cases import TABLE, BenchCase, Cell, find_band
 from emads.bench.run import REPLIES, name_folder, play_into
+from emads.seats import EMBEDDED, SCRIPTED
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
-from emads.team import SCRIPTED, Team, load_team
+from emads.team import Team, load_team
 from evaluation.probes.diagnostics import (
     describe_diagnostics,
     find_faults,
@@ -24,14 +26,10 @@ from evaluation.summary.tables import print_tables
 from roles.team import TEAM_ROLES
 from scenarios.team import TeamScenario
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat import Chat
-from simulator.chat_messages import MessageChat
-from simulator.chat_plain import PlainChat
+from simulator.chat import Chat, MessageChat, PlainChat
 from simulator.engines.base import Engine
 from simulator.engines.routed import Route, RoutedEngine, route_teams
 from simulator.engines.scripted import ScriptedEngine
-from simulator.game import MakeGame
-from simulator.reward import TeamRewardWeights
 
 SEATS, UNTRAINED, ADVERSARY, EXPERTS = "seats", "untrained", "adversary", "experts"
 MIXED_STAGES = ("sft", "grpo", "marl")
@@ -89,14 +87,11 @@ def diagnose_seats(
             _probe(
                 folder,
                 SEATS,
+                team,
                 scenarios,
                 {**routes, **route_teams(others, TEAM_ROLES)},
                 mixed=(SEATS, EXPERTS),
                 replacing=others,
-                make_game=team.make_game,
-                weights=team.weights,
-                max_completion_tokens=team.sampling.max_completion_tokens,
-                rounds=team.rounds,
             )
         except RuntimeError:
             if team.stop is None:
@@ -115,63 +110,54 @@ def diagnose_run(path: Path, *, stage: str, count: int) -> None:
     Raises:
         UserError: no weights of the stage, or no such run.
     """
-    from training.data.demonstrations import team_scenario
-    from training.models.base_model import quiet_libraries
-    from training.models.weights import load_team as load_models
     from training.models.weights import stage_marker
     from training.runs.run_folder import Run
-    from training.stages.from_config import choose_game, make_chat, team_engine
 
-    quiet_libraries()
     run = Run.open(path)
-    data, config = run.config.data, run.config
-    scenarios = [team_scenario("test", data.seed, index, data.difficulties) for index in range(count)]
     finished = [
         one for one in MIXED_STAGES if all(run.is_done(stage_marker(run, one, role)) for role in TEAM_ROLES)
     ]
-    teams: dict[str, Seated] = {}
-    for label in dict.fromkeys((stage, *finished, "base")):
-        models, tokenizer = load_models(run, label)
-        seated = team_engine(models, tokenizer, config, label), make_chat(tokenizer, config)
-        teams[UNTRAINED if label == "base" else label] = seated
-    mixed = [label for label in teams if label != UNTRAINED]
-    teams |= _seat_adversary(scenarios, has_limit=False)
-    _probe(
-        run.path,
-        stage,
-        scenarios,
-        route_teams(teams, TEAM_ROLES),
-        mixed=mixed,
-        replacing=[label for label in teams if label != stage],
-        make_game=choose_game(config),
-        weights=config.team_reward,
-        max_completion_tokens=config.marl.max_completion_tokens,
-        rounds=config.marl.rounds,
-    )
+    stages = dict.fromkeys((stage, *finished, "base"))
+    teams = {
+        UNTRAINED if one == "base" else one: load_team(path, stage=one, engine=EMBEDDED) for one in stages
+    }
+    scenarios = [teams[stage].draw_case(index) for index in range(count)]
+    adversary = _seat_adversary(scenarios, has_limit=False)
+    routes = route_teams(adversary, TEAM_ROLES)
+    with ExitStack() as stack:
+        for label, team in teams.items():
+            opened = stack.enter_context(team.open(scenarios))
+            routes |= {_name(label, role): opened.routes[role] for role in TEAM_ROLES}
+        _probe(
+            run.path,
+            stage,
+            teams[stage],
+            scenarios,
+            routes,
+            mixed=[label for label in teams if label != UNTRAINED],
+            replacing=[label for label in (*teams, *adversary) if label != stage],
+        )
 
 
 def _probe(
     folder: Path,
     home: str,
+    team: Team,
     scenarios: Sequence[TeamScenario],
     routes: Mapping[str, Route],
     *,
     mixed: Iterable[str],
     replacing: Iterable[str],
-    make_game: MakeGame,
-    weights: TeamRewardWeights,
-    max_completion_tokens: int,
-    rounds: int,
 ) -> None:
     """Probe the team under the label `home`, mix and replace its roles, write and print what was found."""
     setup = ProbeSetup(
         scenarios=scenarios,
         engine=RoutedEngine(routes),
         chat=MessageChat(),
-        weights=weights,
-        make_game=make_game,
-        max_completion_tokens=max_completion_tokens,
-        rounds=rounds,
+        weights=team.weights,
+        make_game=team.make_game,
+        max_completion_tokens=team.sampling.max_completion_tokens,
+        rounds=team.rounds,
     )
     probe = probe_team(setup, _name_team(home))
     replaced = replace_roles(setup, _name_team(home), {label: _name_team(label) for label in replacing})

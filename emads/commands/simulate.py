@@ -6,22 +6,21 @@ The protocol `full` plays over the human gate, in a store that can be taken up a
 import asyncio
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from emads.played_case import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
-from emads.seats import STOPPED
+from emads.seats import EMBEDDED, SCRIPTED, STOPPED
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
-from emads.team import SCRIPTED, Team, load_team
+from emads.seats.terminal_reviewer import TerminalReviewer
+from emads.team import Team, load_team
 from evaluation.minutes.governed import plan_course, render_governed
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import (
     NOT_SCORED,
-    make_index_row,
     minutes_file,
     render_minutes,
     write_index,
@@ -37,29 +36,21 @@ from scenarios.written.written_case import FreeCase, read_case
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.agents.scripted_policies import remember_cases
 from simulator.export.atif import write_atif
-from simulator.export.episode_files import write_episodes, write_governed, write_governed_atif
-from simulator.export.telemetry import write_spans
+from simulator.export.episode_files import episode_to_json, governed_to_json, write_lines
 from simulator.governance.gate import SIMULATED, TERMINAL, WEB
 from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import FreeOutcomes, Outcomes, SimulatedOutcomes
 from simulator.governance.record import GovernedRecord, read_record
-from simulator.governance.reviewers import (
-    Reviewer,
-    SimulatedReviewer,
-    TerminalReviewer,
-    WebReviewer,
-    score_by_worth,
-)
+from simulator.governance.reviewers import Reviewer, SimulatedReviewer, WebReviewer, score_by_worth
 from simulator.governance.runner import GovernanceServices, GovernedEpisode, open_services, play_governed
 from simulator.governance.seals import KEY_BYTES, find_key
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating, list_prompt_roles
-from simulator.observer import Watch, join_watches
+from simulator.observer import Watch
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
 
 USER_MISTAKE = 2  # exit status
-EMBEDDED = "transformers"  # the engine that the full protocol plays on
 REVIEWERS = (SIMULATED, TERMINAL, WEB)
 ERROR_RATE = 0.1  # of the simulated reviewer
 LEAST_SHARE = 0.9  # of the best plan's worth that it wants a proposal to reach
@@ -84,23 +75,11 @@ class Outputs:
     html: Path | None = None  # folder for one page of minutes per episode
     episodes: Path | None = None  # JSONL file
     atif: Path | None = None  # folder for one ATIF document per episode
-    spans: Path | None = None  # file for OpenTelemetry spans
     live: bool = False  # events on the terminal while they happen, in place of the text at the end
 
-    @contextmanager
-    def watching(self, num_cases: int) -> Iterator[Watch | None]:
-        """Open the observers of the episodes; None where none is asked for.
-
-        Raises:
-            UserError: spans without OpenTelemetry.
-        """
-        with ExitStack() as stack:
-            watches: list[Watch] = []
-            if self.spans is not None:
-                watches.append(stack.enter_context(write_spans(self.spans)))
-            if self.live:
-                watches.append(LiveView(with_keys=num_cases > 1).watch)
-            yield join_watches(watches)
+    def watch(self, num_cases: int) -> Watch | None:
+        """Return what shows events of the episodes while they happen; None where that is not asked for."""
+        return live_view(with_keys=num_cases > 1) if self.live else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +141,7 @@ def simulate(chosen: Chosen, outputs: Outputs) -> int:
     written, num_skipped = read_cases(team, chosen.cases)
     cases: list[PlayableCase] = [*written] or [team.draw_case(chosen.index + i) for i in range(chosen.count)]
     kinds = chosen.kinds or {}
-    with outputs.watching(len(cases)) as watch:
-        played = play_cases(team, cases, watch=watch, kinds=kinds, limits=chosen.limits)
+    played = play_cases(team, cases, watch=outputs.watch(len(cases)), kinds=kinds, limits=chosen.limits)
     shown = []
     for one in played:
         print(_describe_result(one) if outputs.live else one.text)
@@ -178,12 +156,11 @@ def simulate(chosen: Chosen, outputs: Outputs) -> int:
             weights=team.weights,
             speakers=speakers,
         )
-        atif = partial(write_atif, episode=one.episode, chat=team.chat, roles=speakers)
+        atif = partial(write_atif, played=one.episode, chat=team.chat, roles=speakers)
         shown.append(
             Shown(case=one.case, played=one.episode, verdict=one.verdict, page=page, write_atif=atif)
         )
-    episodes = partial(write_episodes, episodes=[one.episode for one in played])
-    for line in write_outputs(outputs, shown, team.label, episodes):
+    for line in write_outputs(outputs, shown, team.label):
         print(line)
     status = end_play(team)
     if not status:
@@ -226,7 +203,7 @@ def simulate_full(
     written, num_skipped = read_cases(team, chosen.cases)
     cases: list[Case] = [*written] or draw_cases(team, chosen.index, chosen.count, company)
     known: list[PlayableCase] = list(cases)  # those that arise from re-plans are added
-    with outputs.watching(len(cases)) as watch, team.serve(known) as engine:
+    with team.serve(known) as engine:
         seating = Seating(
             team={role: role for role in ROLES},
             engine=engine,
@@ -235,7 +212,7 @@ def simulate_full(
             stream=f"{team.stream}/world {world}" if world else team.stream,
             max_turns=MAX_TURNS,
             roles=ROLES,
-            watch=watch,
+            watch=outputs.watch(len(cases)),
             kinds=chosen.kinds or {},
             limits=chosen.limits or AgentLimits(),
             make_game=remember_cases(known, team.make_game),
@@ -248,7 +225,7 @@ def simulate_full(
     for case, (episode, record) in zip(cases, played, strict=True):
         print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(record) + "\n")
         shown.append(_show_governed(case, record, team, seating, make_world(case)))
-    lines = write_outputs(outputs, shown, team.label, partial(write_governed, records=records))
+    lines = write_outputs(outputs, shown, team.label)
     lines += keep_ruling_labels(cases, records, team, seating, db)
     for line in lines:
         print(line)
@@ -274,7 +251,7 @@ def _show_governed(
         speakers=speakers,
         course=plan_course(record, outcomes),
     )
-    atif = partial(write_governed_atif, record=record, chat=seating.chat, speakers=speakers)
+    atif = partial(write_atif, played=record, chat=seating.chat, roles=speakers)
     return Shown(case=case, played=record, verdict=verdict, page=page, write_atif=atif)
 
 
@@ -288,10 +265,8 @@ def score_record(
     return score_governed(record, outcomes, weights)
 
 
-def write_outputs(
-    outputs: Outputs, shown: Sequence[Shown], label: str, write_lines: Callable[[Path], object]
-) -> list[str]:
-    """Write what was asked for; `write_lines` writes the episodes as JSON lines. One line for each place."""
+def write_outputs(outputs: Outputs, shown: Sequence[Shown], label: str) -> list[str]:
+    """Write what was asked for; return one line for each place."""
     lines = []
     for one in shown:
         name = minutes_file(one.played if isinstance(one.played, Episode) else one.played.episode)
@@ -302,14 +277,17 @@ def write_outputs(
             one.write_atif(document)
             lines.append(f"ATIF:     {document}")
     if outputs.html is not None and len(shown) > 1:
-        rows = [make_index_row(one.case, one.played, one.verdict) for one in shown]
-        lines.append(f"index:    {write_index(outputs.html, rows, label=label)}")
+        played = [(one.case, one.played, one.verdict) for one in shown]
+        lines.append(f"index:    {write_index(outputs.html, played, label=label)}")
     if outputs.episodes is not None:
-        write_lines(outputs.episodes)
+        rows = (_write_row(one.played) for one in shown)
+        write_lines(outputs.episodes, rows)
         lines.append(f"episodes: {outputs.episodes}")
-    if outputs.spans is not None:
-        lines.append(f"spans:    {outputs.spans}")
     return lines
+
+
+def _write_row(played: Played) -> str:
+    return episode_to_json(played) if isinstance(played, Episode) else governed_to_json(played)
 
 
 def end_play(team: Team) -> int:

@@ -16,23 +16,28 @@ from evaluation.scoring.external_tasks import (
     read_task_folder,
     sum_up_tasks,
 )
-from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, SuiteOutcome, describe_solo
+from evaluation.scoring.outcomes import (
+    OutcomeFile,
+    RoleOutcome,
+    SuiteOutcome,
+    complete_files,
+    describe_solo,
+)
 from evaluation.scoring.table_suites import ROUNDS, TableSuite, open_table_suite, sum_up_suite
 from evaluation.summary.tables import PlainTable, print_tables, role_title, short
 from roles.errors import InfrastructureError
 from roles.team import RECONCILER
-from scenarios.base import Scenario
 from scenarios.suites.table_talk import TalkCase
-from scenarios.tasks.imported import ROLE
 from simulator.agents.agent import Agent
-from simulator.agents.solo import play_solo
+from simulator.agents.agent_kinds import AgentLimits
+from simulator.agents.solo import play_solos
 from simulator.engines.base import Sampling
-from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.own_pass import count_positions
 from simulator.export.atomic_files import claim_folder, explain_os_errors
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from training.models.base_model import quiet_libraries
+from training.models.engine_factory import serve
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
@@ -62,9 +67,10 @@ def evaluate_table_suite(
         check_heading(folder, team, suite.label)
         outcomes = OutcomeFile(folder / "outcomes.jsonl", SuiteOutcome)
         try:
-            played = outcomes.complete(
+            (played,) = complete_files(
+                [outcomes],
                 [case.key for case in suite.cases],
-                lambda start, end: asyncio.run(_play_games(team, opened, suite, suite.cases[start:end])),
+                lambda start, end: [asyncio.run(_play_games(team, opened, suite, suite.cases[start:end]))],
                 block_size=BLOCK,
             )
         except InfrastructureError as error:
@@ -155,36 +161,31 @@ def evaluate_tasks(
     run = Run.open(path)
     model, tokenizer = load_weights(run, stage, role)
     chat = make_chat(tokenizer, run.config)
-    engine = TransformersEngine(end_id=chat.end_id, seed=run.config.seed)
-    engine.set_policy(role, model, version=f"{role}@{stage}")
     tokens = run.config.grpo.max_completion_tokens
-    most = count_positions(model.config) - 2 * MAX_TURNS * tokens
-    sampling = Sampling(temperature=0.0, max_completion_tokens=tokens)
 
-    async def answer(place: int, scenario: Scenario) -> RoleOutcome:
-        if len(chat.open(ROLE, scenario.brief, with_tools=True)) > most:
-            return _unfit(scenario)
-        solo = await play_solo(
-            scenario,
+    def answer_all(start: int, end: int) -> list[RoleOutcome]:
+        plays = play_solos(
+            tasks.scenarios[start:end],
             policy=role,
             engine=engine,
             chat=chat,
-            sampling=sampling,
-            session=f"tasks/{place}",
+            sampling=Sampling(temperature=0.0, max_completion_tokens=tokens),
+            stream="tasks",
+            first_place=start,
             max_turns=MAX_TURNS,
             families={family.name: family},
             roles=SOLVERS,
+            limits=AgentLimits(total_tokens=count_positions(model.config)),
         )
-        return describe_solo(solo, sector=str(scenario.facts["source"]))
-
-    async def answer_all(start: int, end: int) -> list[RoleOutcome]:
-        numbered = list(enumerate(tasks.scenarios))[start:end]
-        return list(await asyncio.gather(*(answer(place, scenario) for place, scenario in numbered)))
+        return [describe_solo(solo, sector=str(solo.scenario.facts["source"])) for solo in asyncio.run(plays)]
 
     file = run.path / "scores" / "tasks" / f"{name}-{stage}-{role}.jsonl"
-    outcomes = OutcomeFile(file, RoleOutcome).complete(
-        [one.key for one in tasks.scenarios], lambda start, end: asyncio.run(answer_all(start, end))
-    )
+    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
+        (outcomes,) = complete_files(
+            [OutcomeFile(file, RoleOutcome)],
+            [one.key for one in tasks.scenarios],
+            lambda start, end: [answer_all(start, end)],
+        )
     rows = tuple(
         (what, str(one.n), f"{short(one.mean)} [{short(one.low)}, {short(one.high)}]")
         for what, one in sum_up_tasks(outcomes).items()
@@ -197,25 +198,3 @@ def evaluate_tasks(
         print(f"left out: {tasks.num_with_files} rows that come with a file")
     print(f"outcomes: {file}")
     return file
-
-
-def _unfit(scenario: Scenario) -> RoleOutcome:
-    """Return the outcome of a question that the model has no positions for: not answered."""
-    return RoleOutcome(
-        key=scenario.key,
-        difficulty=scenario.difficulty,
-        sector=str(scenario.facts["source"]),
-        reward=0.0,
-        exact=False,
-        feasible=False,
-        failure="longer than the model reads",
-        parts={},
-        turns=0,
-        tool_calls=0,
-        failed_calls=0,
-        tokens=0,
-        truncated=False,
-        well_formed=False,
-        escalated=False,
-        answer="",
-    )

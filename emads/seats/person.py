@@ -18,10 +18,9 @@ from roles.errors import InfrastructureError
 from roles.team import guess_form, list_forms
 from scenarios.base import ToolCall
 from serving.review.turns import SeatDesk, make_turn
-from simulator.chat_messages import MessageChat, Said, read_opening
+from simulator.chat import MessageChat, Said, read_opening
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.governance.reviewers import show
-from simulator.terminal import STANDARD, Terminal
+from simulator.terminal import STANDARD, Terminal, show
 from simulator.tool_calls import format_tool_call
 
 LOOK, RAW = "look", "json"

@@ -5,14 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emads.seats import SCRIPTED, STAGES
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from simulator.engines.openai.endpoint import find_completions_url
-from training.export.team_folder import find_stage, is_team_folder
 
 ALL = "all"
-SCRIPTED = "scripted"
-STAGES = ("base", "sft", "grpo", "marl")
 FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE, run:FOLDER of an exported team, or human"
 
 
@@ -169,6 +167,8 @@ def read_player(word: str) -> Player:
 
 def _read_run(path: Path) -> RunPlayer:
     """Return the player of `RUN/STAGE`, of `RUN` (its stage `marl`) or of an exported team's folder."""
+    from training.export.team_folder import find_stage, is_team_folder  # half a second of schemas
+
     is_folder = (path / "config.yaml").is_file() or is_team_folder(path)
     if path.name in STAGES and not is_folder:
         return RunPlayer(path.parent, path.name)

@@ -4,7 +4,6 @@ Nothing here shares code with `roles.base.parse_answer`, so that a fault of the 
 """
 
 import json
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from typing import Any, Literal, assert_never
 
 from scenarios.base import Family, Scenario, Verdict
 
-Kind = Literal["id", "set", "number", "boolean", "offers", "text", "texts"]
+Kind = Literal["id", "set", "number", "boolean", "entries", "map", "text", "texts"]
 WORDS: tuple[Kind, ...] = ("text", "texts")  # free words, which no verdict reads and no answer needs
 Answer = dict[str, Any]
+MOST_DRAWN = 20  # entries of a random answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,23 @@ class FieldSpec:
     Example: FieldSpec(kind="set", names=lambda scenario: list(scenario.facts["options"]))
     """
 
-    kind: Kind  # "set": list whose order is free; "texts": a list
+    kind: Kind  # "set": list of ids whose order is free; "entries": the same of objects; "texts": a list
     names: Callable[[Scenario], Sequence[str]] = lambda _scenario: ()  # ids of the case
     largest: int = 99  # of a number in an honest answer; the least is 0
     most_flattering: int = 0  # of a number: what a liar would state
-    offers: Callable[[Scenario], Sequence[Answer]] = lambda _scenario: ()  # all that could truly be offered
+    entries: Callable[[Scenario], Sequence[Any]] = (
+        lambda _scenario: ()
+    )  # all that may be listed, of one shape
+    once: bool = False  # of entries: no two are of the same first id
+    values: Callable[[Scenario], Mapping[str, Sequence[Any]]] = (
+        lambda _scenario: {}
+    )  # of a map: key -> values
+    is_optional: bool = False  # a list that may be left out where it is empty
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether an answer without the field is none."""
+        return self.kind not in WORDS and not self.is_optional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,7 @@ class Attack:
     @property
     def required(self) -> list[str]:
         """Keys of the gold that an answer cannot do without."""
-        return [name for name in self.gold if self.subject.fields[name].kind not in WORDS]
+        return [name for name in self.gold if self.subject.fields[name].is_required]
 
     def play(self, baseline: str) -> Answer:
         """Return the answer of one of the family's own players."""
@@ -113,7 +125,7 @@ class Tier:
 
 def has_form(subject: Subject, scenario: Scenario, value: Any) -> bool:
     """Return whether a JSON value has the subject's fields, exact types, and known ids, each once."""
-    required = {name for name, field in subject.fields.items() if field.kind not in WORDS}
+    required = {name for name, field in subject.fields.items() if field.is_required}
     return (
         isinstance(value, dict)
         and required <= set(value) <= set(subject.fields)
@@ -136,22 +148,26 @@ def _fits(field: FieldSpec, scenario: Scenario, value: Any) -> bool:
                 and all(type(name) is str and name in names for name in value)
                 and len(set(value)) == len(value)
             )
-        case "offers":
-            return type(value) is list and all(map(_is_offer, value))
+        case "entries":
+            shapes = [_tell_shape(entry) for entry in field.entries(scenario)[:1]]
+            return type(value) is list and all(_tell_shape(entry) in shapes for entry in value)
+        case "map":
+            values = field.values(scenario)
+            return type(value) is dict and all(
+                key in values and type(one) is type(values[key][0]) for key, one in value.items()
+            )
         case "text" | "texts":
             return True
     assert_never(field.kind)
 
 
-def _is_offer(value: Any) -> bool:
-    types = {"option": str, "part": list, "cost": int, "worth": int}
-    return (
-        type(value) is dict
-        and set(value) == set(types)
-        and all(type(value[name]) is kind for name, kind in types.items())
-        and bool(value["part"])
-        and all(type(name) is str for name in value["part"])
-    )
+def _tell_shape(entry: Any) -> str:
+    """Keys and types of an entry; of its lists only whether they are lists of ids and hold any."""
+    if type(entry) is dict:
+        return json.dumps({str(key): _tell_shape(value) for key, value in sorted(entry.items())})
+    if type(entry) is list:
+        return f"ids {bool(entry)}" if all(type(one) is str for one in entry) else "mixed"
+    return type(entry).__name__
 
 
 def draw_answer(subject: Subject, scenario: Scenario, rng: random.Random) -> Answer:
@@ -169,17 +185,22 @@ def _draw(field: FieldSpec, scenario: Scenario, rng: random.Random) -> Any:
             return rng.choice(list(field.names(scenario)))
         case "set":
             return [name for name in field.names(scenario) if rng.random() < 0.5]
-        case "offers":
-            drawn = [offer for offer in field.offers(scenario) if rng.random() < 0.1]
-            return [
-                {**offer, "cost": rng.randint(1, field.largest), "worth": rng.randint(1, field.largest)}
-                for offer in drawn
-            ]
+        case "entries":
+            drawn = [entry for entry in field.entries(scenario) if rng.random() < 0.1]
+            return [_draw_figures(entry, field.largest, rng) for entry in drawn[:MOST_DRAWN]]
+        case "map":
+            return {key: rng.choice(list(values)) for key, values in field.values(scenario).items()}
         case "text":
             return ""
         case "texts":
             return []
     assert_never(field.kind)
+
+
+def _draw_figures(entry: Any, largest: int, rng: random.Random) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    return {key: rng.randint(1, largest) if type(value) is int else value for key, value in entry.items()}
 
 
 Numbers = Callable[[str, int], Sequence[int]]
@@ -211,8 +232,13 @@ def _step(name: str, field: FieldSpec, scenario: Scenario, value: Any, numbers: 
         case "set":
             yield from ([n for n in value if n != other] for other in value)
             yield from ([*value, other] for other in names if other not in value)
-        case "offers":
-            yield from _step_offers(field.offers(scenario), value)
+        case "entries":
+            yield from _step_entries(field, scenario, value)
+        case "map":
+            for key, values in field.values(scenario).items():
+                rest = {other: one for other, one in value.items() if other != key}
+                yield from ({**value, key: one} for one in values if value.get(key) != one)
+                yield from [rest] if key in value else []
         case "text":
             yield "" if value else "noted"
         case "texts":
@@ -221,18 +247,23 @@ def _step(name: str, field: FieldSpec, scenario: Scenario, value: Any, numbers: 
             assert_never(field.kind)
 
 
-def _step_offers(known: Sequence[Answer], value: Sequence[Answer]) -> Iterator[list[Answer]]:
-    """One offer dropped, misstated, or exchanged for another true one; one more on an option without any."""
-    for place, offer in enumerate(value):
+def _step_entries(field: FieldSpec, scenario: Scenario, value: Sequence[Any]) -> Iterator[list[Any]]:
+    """One entry dropped, misstated, exchanged for another of the same first id; one entry more."""
+    known = field.entries(scenario)
+    for place, entry in enumerate(value):
         before, after = value[:place], value[place + 1 :]
         yield [*before, *after]
-        for name in ("cost", "worth"):
-            for number in next_numbers(name, offer[name]):
-                yield [*before, {**offer, name: number}, *after]
-        others = [other for other in known if other["option"] == offer["option"] and other != offer]
+        for key, number in entry.items() if isinstance(entry, dict) else ():
+            if type(number) is int:
+                yield from ([*before, {**entry, key: other}, *after] for other in next_numbers(key, number))
+        others = [other for other in known if _first(other) == _first(entry) and other not in value]
         yield from ([*before, other, *after] for other in others)
-    offered = {offer["option"] for offer in value}
-    yield from ([*value, other] for other in known if other["option"] not in offered)
+    firsts = {_first(entry) for entry in value} if field.once else set()
+    yield from ([*value, other] for other in known if other not in value and _first(other) not in firsts)
+
+
+def _first(entry: Any) -> Any:
+    return next(iter(entry.values() if isinstance(entry, dict) else entry))
 
 
 def change_numbers(subject: Subject, answer: Answer, change: Callable[[FieldSpec, int], Any]) -> Answer:
@@ -244,7 +275,7 @@ def change_numbers(subject: Subject, answer: Answer, change: Callable[[FieldSpec
 
 
 def change_ids(subject: Subject, answer: Answer, change: Callable[[str], Any]) -> Answer:
-    """Return the answer with every string changed that is not free words."""
+    """Return the answer with every string changed that is not free words, and every key of a map."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict):
@@ -253,17 +284,12 @@ def change_ids(subject: Subject, answer: Answer, change: Callable[[str], Any]) -
             return [changed(inner) for inner in value]
         return change(value) if isinstance(value, str) else value
 
-    return {
+    made = {
         name: value if subject.fields[name].kind in WORDS else changed(value)
         for name, value in answer.items()
     }
-
-
-def is_sound(verdict: Verdict) -> bool:
-    """Reward and parts finite in [0, 1]; 1 for the exact optimum only, 0 where a hard constraint breaks."""
-    numbers = [verdict.reward, *verdict.parts.values()]
-    in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
-    return in_range and (verdict.reward < 1 or verdict.exact) and (verdict.reward == 0 or verdict.feasible)
+    maps = {name: value for name, value in made.items() if subject.fields[name].kind == "map"}
+    return made | {name: {change(key): one for key, one in value.items()} for name, value in maps.items()}
 
 
 def describe_verdict(verdict: Verdict, text: str) -> str:

@@ -22,7 +22,9 @@ from roles.base import MAX_ANSWER_CHARS
 from roles.registry import ROLES
 from scenarios.base import Scenario
 from scenarios.hostile import HOSTILE_TEXTS, HOSTILE_VALUES, mutate_values
+from scenarios.tasks.registry import TASK_ROLES
 
+MANDATES = {name: role.mandate for name, role in {**ROLES, **TASK_ROLES}.items()}
 Writer = Callable[[Attack], str]
 Hack = Callable[[Attack, CaseSample], str]
 MOST_HEDGES = 12
@@ -109,8 +111,7 @@ def _write_code(attack: Attack) -> str:
 
 def _write_prompt(attack: Attack) -> str:
     """What the player read: brief, mandate, or both."""
-    role = ROLES.get(attack.scenario.role)
-    mandate = role.mandate if role else "Vote."
+    mandate = MANDATES.get(attack.scenario.role, "Vote.")
     return attack.rng.choice((attack.scenario.brief, mandate, f"{mandate}\n{attack.scenario.brief}"))
 
 
@@ -145,6 +146,7 @@ def _write_wrong_types(attack: Attack) -> str:
         int: lambda value: [str(value), value + 0.5, [value], float(value), value == 1],
         str: lambda value: [[value], {"value": value}, None],
         list: lambda value: [" ".join(map(str, value)), {str(i): v for i, v in enumerate(value)}, None],
+        dict: lambda value: [json.dumps(value), [*value.items()], None],
     }
     key = attack.rng.choice(attack.required)
     value = attack.gold[key]
@@ -218,9 +220,13 @@ FORMS: Mapping[str, Callable[[str], str]] = {
 
 
 def _others(attack: Attack, value: Any) -> list[Any]:
-    """All ids of the field that an id belongs to."""
-    names = (list(field.names(attack.scenario)) for field in attack.subject.fields.values())
-    return next((of_field for of_field in names if value in of_field), [value])
+    """All ids that could stand in the place of an id."""
+    groups: list[list[Any]] = []
+    for field in attack.subject.fields.values():
+        rows = [one.values() if isinstance(one, dict) else one for one in field.entries(attack.scenario)]
+        groups += [list(field.names(attack.scenario)), *map(list, field.values(attack.scenario).values())]
+        groups += [list(dict.fromkeys(ids)) for ids in zip(*rows, strict=True) if isinstance(ids[0], str)]
+    return next((group for group in groups if value in group), [value])
 
 
 def _change_first(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -327,7 +333,7 @@ def _huge(attack: Attack) -> Callable[..., int]:
     return lambda *_: sign * 10**300
 
 
-EMPTY: Mapping[type, Any] = {str: "", list: [], int: 0, bool: False}
+EMPTY: Mapping[type, Any] = {str: "", list: [], dict: {}, int: 0, bool: False}
 HACKS: Mapping[str, Hack] = {
     "random": _as_json(lambda attack: draw_answer(attack.subject, attack.scenario, attack.rng)),
     "guess": lambda attack, _: attack.subject.family.baselines["random"](attack.scenario, attack.rng),

@@ -17,13 +17,12 @@ from evaluation.audit.answers import (
     describe_verdict,
     draw_answer,
     has_form,
-    is_sound,
     step_away,
 )
-from evaluation.audit.attacks import FORMS, MALFORMED, WRITERS, Hack, list_hacks
+from evaluation.audit.attacks import FORMS, MALFORMED, MANDATES, WRITERS, Hack, list_hacks
 from evaluation.audit.case_sample import CaseSample
-from roles.registry import ROLES
 from scenarios.base import Scenario
+from scenarios.conformance import is_sound
 from scenarios.hostile import HOSTILE_VALUES, mutate_values
 
 SOME_DIFFICULTIES = (1, 5, 8)
@@ -51,7 +50,7 @@ def probe_hostile_outputs(book: CaseSample, tier: Tier) -> AuditRow:
             broken.setdefault(f"{name} raised", []).append(f"{error!r} on {text[:60]!r}")
             continue
         seconds.append(time.thread_time() - start)
-        if not is_sound(verdict):
+        if not is_sound(verdict, attack.subject.family):
             broken.setdefault(f"{name} unsound", []).append(describe_verdict(verdict, text))
         elif name in MALFORMED and verdict.reward > 0:
             most_paid = max(most_paid, verdict.reward)
@@ -93,11 +92,14 @@ def _choose_answer(attack: Attack) -> Answer:
 
 def _reorder(fields: Mapping[str, FieldSpec], answer: Answer, rng: random.Random) -> Answer:
     """Keys in any order, and what the schema holds as a set."""
-    turned = {}
+    turned: Answer = {}
     for name in rng.sample(list(answer), len(answer)):
         value = answer[name]
-        is_set = fields[name].kind in ("set", "offers")
-        turned[name] = rng.sample(value, len(value)) if is_set else value
+        is_free = fields[name].kind in ("set", "entries", "map")
+        if is_free and isinstance(value, dict):
+            turned[name] = dict(rng.sample(list(value.items()), len(value)))
+        else:
+            turned[name] = rng.sample(value, len(value)) if is_free else value
     return turned
 
 
@@ -214,7 +216,7 @@ def _check_optimum(attack: Attack) -> tuple[list[str], float, int]:
     most = 0.0
     for answer in chosen:
         verdict = family.verify(scenario, json.dumps(answer))
-        if not is_sound(verdict):
+        if not is_sound(verdict, family):
             breaches.append(f"{scenario.key}: {describe_verdict(verdict, json.dumps(answer))}")
         is_perfect = attack.subject.score(scenario, answer) == 1.0
         if (verdict.reward >= 1.0) != is_perfect:
@@ -247,7 +249,7 @@ def _list_policies(book: CaseSample, difficulty: int) -> Mapping[str, Policy]:
     constant = json.dumps(book.best_constant(difficulty))
     majority = json.dumps(book.majority(difficulty))
     golds = [json.dumps(gold) for gold in book.list_golds(difficulty)]
-    mandate = ROLES[family.role].mandate if family.role in ROLES else ""
+    mandate = MANDATES.get(family.role, "")
     return {
         "random": family.baselines["random"],
         "any answer": lambda scenario, rng: json.dumps(draw_answer(book.subject, scenario, rng)),

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from evaluation.audit.answers import Answer, FieldSpec, Subject, combine_score, weigh_choice
+from evaluation.audit.job_subjects import JOB_SUBJECTS
 from evaluation.audit.team_subjects import TEAM_SUBJECTS
 from evaluation.audit.text_solvers import PricedPart, ReportText, list_parts_from_text, read_report_text
 from roles.errors import unknown
@@ -163,6 +164,7 @@ RECONCILE = Subject(
 SUBJECTS: dict[str, Subject] = {
     **{name: audit_parts(FAMILIES[name]) for name in ("cto", "coo", "risk", "cost")},
     "reconcile": RECONCILE,
+    **JOB_SUBJECTS,
     **TEAM_SUBJECTS,
 }
 

@@ -7,7 +7,7 @@ option.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -19,6 +19,7 @@ from roles.team import RECONCILER, SPECIALISTS, Decision, Report
 from scenarios.base import Scenario, Split
 from scenarios.company.domain import Terms, price_parts
 from scenarios.company.domains import DOMAINS
+from scenarios.company.optimum import best_over_money
 from scenarios.company.records import Plan
 from scenarios.team.experts import ASKED_HABITS, best_report, sample_habit
 from scenarios.team.funding import list_fundings
@@ -243,27 +244,13 @@ def list_worths(public: PublicCase, table: Table) -> list[int]:
 
 
 def best_by_structures(case: TeamScenario) -> int | None:
-    """k$ of the optimum: money spent so far -> most worth, seat by seat; None where nothing can be run."""
-    best: int | None = None
+    """k$ of the optimum over parts that are measured again; None where nothing can be run."""
+    found = []
     for option, facts in case.public.options.items():
-        reached = {0: facts.base}
-        for seat in case.seats:
-            offered = [
-                (part.cost, part.worth) for part in price_again(case, seat, option) if part.keeps_limit
-            ]
-            reached = _extend(reached, offered, case.public.budget)
-        if reached:
-            best = max(reached.values()) if best is None else max(best, *reached.values())
-    return best
-
-
-def _extend(reached: Mapping[int, int], offered: Iterable[tuple[int, int]], budget: int) -> dict[int, int]:
-    extended: dict[int, int] = {}
-    for cost, worth in offered:
-        for spent, gained in reached.items():
-            if spent + cost <= budget:
-                extended[spent + cost] = max(extended.get(spent + cost, gained + worth), gained + worth)
-    return extended
+        priced = [price_again(case, seat, option) for seat in case.seats]
+        offered = [[(part.cost, part.worth) for part in parts if part.keeps_limit] for parts in priced]
+        found.append(best_over_money(facts.base, offered, case.public.budget))
+    return max((best[0] for best in found if best is not None), default=None)
 
 
 def _list_plan_worths(

@@ -204,7 +204,7 @@ REPORT = Subject(
         },
     ),
     fields={
-        "offers": FieldSpec(kind="offers", offers=_list_true_offers, largest=30),
+        "offers": FieldSpec(kind="entries", entries=_list_true_offers, once=True, largest=30),
         "needs": FieldSpec(kind="set", names=_options),
         "veto": FieldSpec(kind="set", names=_options),
         "note": FieldSpec(kind="text"),

@@ -23,7 +23,7 @@ from simulator.governance.governed_reward import list_carried
 from simulator.governance.nodes import read_plan
 from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
 from simulator.governance.proposal import Proposal
-from simulator.governance.record import Answer, Chapter, GovernedRecord
+from simulator.governance.record import Chapter, GateAnswer, GovernedRecord
 from simulator.governance.resolution import MAX_RISK
 from simulator.reading import ReadEpisode, read_episode
 
@@ -57,7 +57,8 @@ def say_time(at_s: int | None, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime(form) if at_s is not None else ""
 
 
-def _say_clock(at_s: int | None) -> str:
+def say_clock(at_s: int | None) -> str:
+    """Return a UNIX time as the time of its day in UTC; "" for None."""
     return say_time(at_s, "%H:%M:%S")
 
 
@@ -72,7 +73,7 @@ def _find_meaning(case: PlayableCase, option: str) -> str:
     return visible(known.name) if known else ""
 
 
-def say_answer(answer: Answer) -> tuple[str, Tone, str, str, str]:
+def say_answer(answer: GateAnswer) -> tuple[str, Tone, str, str, str]:
     """(ruling, tone, reviewer, time, words)."""
     word, tone = find_ruling(answer.ruling)
     words = visible(answer.feedback or answer.reason)
@@ -269,11 +270,11 @@ def list_events(record: GovernedRecord, roles: Roles) -> list[tuple[str, str, st
     events: list[tuple[str, str, str, Tone]] = []
     for chapter, title in zip(record.chapters, list_titles(record), strict=True):
         name = f"{title}: {name_proposed(chapter.proposal['option'])}"
-        events.append((_say_clock(chapter.answers[0].shown_at_s), name, _say_proposal(chapter.proposal), ""))
+        events.append((say_clock(chapter.answers[0].shown_at_s), name, _say_proposal(chapter.proposal), ""))
         for answer in chapter.answers:
             word, tone, who, _, words = say_answer(answer)
             events.append(
-                (_say_clock(answer.answered_at_s), f"{who.capitalize()} reviewer: {word}", words, tone)
+                (say_clock(answer.answered_at_s), f"{who.capitalize()} reviewer: {word}", words, tone)
             )
         if chapter.observation is not None:
             at = _find_time(record, "observed", chapter.digest)
@@ -304,22 +305,7 @@ def _find_time(record: GovernedRecord, kind: str, digest: str) -> str:
     found = [
         entry.at_s for entry in record.log if entry.kind == kind and digest in ("", entry.body.get("digest"))
     ]
-    return _say_clock(found[-1] if found else None)
-
-
-def list_log(record: GovernedRecord) -> list[tuple[str, ...]]:
-    """(number, time, kind, what, digest, hash) of every entry; digest and hash cut to 12 digits."""
-    return [
-        (
-            str(entry.sequence),
-            _say_clock(entry.at_s),
-            entry.kind,
-            visible(say_entry(entry.kind, entry.body)),
-            str(entry.body.get("digest", ""))[:12],
-            entry.hash[:12],
-        )
-        for entry in record.log
-    ]
+    return say_clock(found[-1] if found else None)
 
 
 def list_conflicts(record: GovernedRecord, roles: Roles) -> list[tuple[bool, str]]:
@@ -405,12 +391,12 @@ def _read_chapters(record: GovernedRecord, cases: Sequence[PlayableCase]) -> Ite
 def make_plan_chapters(record: GovernedRecord, course: PlannedCourse, roles: Roles) -> list[Shown]:
     """Return all chapters of the page in order, each a proposal from its first draft to what came of it."""
     made: list[Shown] = []
-    before, kpi_scale = None, measure_kpi_scale(record)
+    before = None
     read = _read_chapters(record, course.cases)
     chapters = zip(record.chapters, list_titles(record), course.cases, read, course.truths, strict=True)
     for chapter, title, case, episode, truth in chapters:
         made.append(
-            _make_plan_chapter(chapter, before, case, episode, roles, kpi_scale)
+            _make_plan_chapter(chapter, before, case, episode, roles)
             | {"title": title, "truth": truth, "anchor": f"plan-{len(made) + 1}"}
         )
         before = chapter
@@ -423,7 +409,6 @@ def _make_plan_chapter(
     case: PlayableCase,
     read: ReadEpisode,
     roles: Roles,
-    kpi_scale: int,
 ) -> Shown:
     proposal, option, is_replan = chapter.proposal, chapter.proposal["option"], chapter.attempt > 0
     ending, tone = _say_ending(chapter)
@@ -452,8 +437,7 @@ def _make_plan_chapter(
         "duties": say_duties(proposal, roles),
         "digest": chapter.digest,
         "answers": [say_answer(answer) for answer in chapter.answers],
-        "parts": _make_parts(chapter, roles, kpi_scale),
-        "has_result": bool(chapter.delivered or chapter.kpis),
+        "chapter": chapter,
         "shocks": _list_shocks(chapter),
         "actuals": _list_actuals(chapter.observation, roles),
         "result": _say_result(chapter.observation),
@@ -488,34 +472,6 @@ def measure_kpi_scale(record: GovernedRecord) -> int:
     """Percent that a full KPI bar of the page stands for: 200, or the highest KPI up to 400."""
     highest = max((kpi for chapter in record.chapters for kpi in chapter.kpis.values()), default=0)
     return min(MAX_KPI_SCALE, max(200, -(-highest // 50) * 50))
-
-
-def _make_parts(chapter: Chapter, roles: Roles, scale: int) -> list[Shown]:
-    """Every part of the plan and what became of it; `width`, `mark`: its bar and the floor on it, 0-100."""
-    told = chapter.observation or {}
-    rows = []
-    for part in chapter.proposal["parts"]:
-        role, floor = part["role"], part["kpi_floor"]
-        kpi = chapter.kpis.get(role)
-        word, tone = "carried out" if role in chapter.delivered else "planned", ""
-        if kpi is not None:
-            word, tone = ("alert", "bad") if role in chapter.alerts else ("holds", "good")
-        rows.append(
-            {
-                "title": say_titles([role], roles),
-                "action": visible(part["action"]),
-                "bill": f"cost {part['cost']}, worth {part['worth']}" if part["choice"] else "-",
-                "floor": floor,  # percent of the seat's hard limit
-                "kpi": kpi,  # None: nothing observed
-                "figures": visible(told.get("figures", {}).get(role, "")),
-                "lost": told.get("lost", {}).get(role, 0),  # k$ less than promised
-                "width": min(100, 100 * (kpi or 0) // scale),
-                "mark": min(100, 100 * floor // scale),
-                "word": word,
-                "tone": tone,
-            }
-        )
-    return rows
 
 
 def _say_ending(chapter: Chapter) -> tuple[str, Tone]:

@@ -3,7 +3,7 @@
 Colours on a terminal; plain lines anywhere else. Model text is shown as text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -16,36 +16,38 @@ from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import PlayableCase, load_table
 from simulator.conflicts import find_conflicts
 from simulator.governance.resolution import MAX_RISK
+from simulator.observer import Watch
 from simulator.records import Turn
 
 STYLES = ("cyan", "green", "yellow", "magenta", "blue", "red")  # by seat
 MAX_WORDS_CHARS = 300
 
 
-class LiveView:
-    """Shows any number of episodes; used as `play_episodes(..., watch=LiveView().watch)`."""
+def live_view(
+    show: Callable[[Text], object] | None = None,
+    *,
+    with_keys: bool = True,
+    roles: Mapping[str, Role] = ROLES,
+) -> Watch:
+    """Return what shows every episode line by line, as in `play_episodes(..., watch=live_view())`.
+
+    `show` takes each line; None prints it. `with_keys`: every line begins with its case, for several at once.
+    """
+    say = show or Console(soft_wrap=True, highlight=False).print
+    return lambda case, session: _EpisodeView(case, say, with_keys, roles)
+
+
+class _EpisodeView:
+    """An Observer that shows one episode."""
 
     def __init__(
         self,
-        console: Console | None = None,
-        *,
-        with_keys: bool = True,
-        roles: Mapping[str, Role] = ROLES,
+        case: PlayableCase,
+        show: Callable[[Text], object],
+        with_keys: bool,
+        roles: Mapping[str, Role],
     ) -> None:
-        self.console = console or Console(soft_wrap=True, highlight=False)
-        self.roles = roles
-        self.with_keys = with_keys  # every line begins with its case: for several at once
-
-    def watch(self, case: PlayableCase, session: str) -> "EpisodeView":
-        """Return the view of one episode."""
-        return EpisodeView(self, case)
-
-
-class EpisodeView:
-    """An Observer that prints one episode."""
-
-    def __init__(self, view: LiveView, case: PlayableCase) -> None:
-        self._view, self._case = view, case
+        self._case, self._show, self._with_keys, self._roles = case, show, with_keys, roles
         self._seats = list(case.seats)
         self._reports: dict[str, dict[str, Any] | None] = {}
         self._say(None, f"the meeting on {case.key} opens; at the table: {self._titles(self._seats)}")
@@ -67,7 +69,7 @@ class EpisodeView:
         if len(self._reports) == len(self._seats):
             table = load_table({seat: self._reports[seat] for seat in self._seats})
             for conflict in find_conflicts(self._case.public, table):
-                is_hard, sentence = say_conflict(conflict, self._view.roles)
+                is_hard, sentence = say_conflict(conflict, self._roles)
                 self._say(None, f"{'conflict' if is_hard else 'differs'}: {sentence}", bad=is_hard)
 
     def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
@@ -122,15 +124,15 @@ class EpisodeView:
         self._say(None, words, bad=error is not None)
 
     def _titles(self, roles: list[str]) -> str:
-        return say_titles(roles, self._view.roles)
+        return say_titles(roles, self._roles)
 
     def _say(self, role: str | None, words: str, *, dim: bool = False, bad: bool = False) -> None:
-        line = Text(f"{self._case.key}  " if self._view.with_keys else "", style="dim")
+        line = Text(f"{self._case.key}  " if self._with_keys else "", style="dim")
         if role is not None:
             place = self._seats.index(role) if role in self._seats else -1
             line.append(f"{self._titles([role])} ", style=f"bold {STYLES[place % len(STYLES)]}")
         line.append(words, style="dim" if dim else "red" if bad else "default")
-        self._view.console.print(line)
+        self._show(line)
 
 
 def _name(option: str) -> str:

@@ -5,8 +5,7 @@ control characters are spelled out. Truth and scores are shown where a case has 
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ from evaluation.minutes.governed import (
     find_final_option,
     list_conflicts,
     list_events,
-    list_log,
     make_governed_cards,
     make_plan_chapters,
     measure_kpi_scale,
+    say_clock,
     say_decision,
+    say_entry,
     say_time,
 )
 from evaluation.minutes.meeting import (
@@ -39,7 +39,6 @@ from evaluation.minutes.meeting import (
 )
 from evaluation.minutes.words import (
     MAX_BRIEF_CHARS,
-    NOTHING,
     find_title,
     say_conflict,
     say_titles,
@@ -53,11 +52,11 @@ from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import Exchange, read_exchanges
 from simulator.chat import Chat
 from simulator.conflicts import Conflict, find_conflicts
-from simulator.governance.governed_graph import full_graph_mermaid
+from simulator.governance.governed_graph import full_graph
 from simulator.governance.governed_reward import open_episode
 from simulator.governance.record import GovernedRecord
 from simulator.governance.resolution import MAX_RISK
-from simulator.graph.team_graph import graph_mermaid
+from simulator.graph.team_graph import draw_mermaid, team_graph
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -121,8 +120,14 @@ def render_minutes(
         reconciler=say_titles([RECONCILER], roles),
         max_risk=MAX_RISK,
         verdict=verdict,
-        formula=_say_formula(verdict, weights),
-        shares=[_measure_share(role, episode, roles) for role in episode.trajectories],
+        weights=weights,
+        paths=episode.trajectories,
+        ends=ENDS,
+        roles=roles,
+        say_titles=say_titles,
+        visible=visible,
+        say_clock=say_clock,
+        say_entry=say_entry,
         **values,
     )
 
@@ -154,7 +159,7 @@ def _describe_plain(
         "plan_rows": compare_with_best(valued, read, roles) if valued else [],
         "best_option": optimum.plan.option if optimum else "",
         "not_scored": "Not scored: an infrastructure fault is not the team's." if fault else NOT_SCORED,
-        "mermaid": graph_mermaid(tuple(case.seats)),
+        "mermaid": draw_mermaid(team_graph(tuple(case.seats))),
     }
 
 
@@ -193,9 +198,9 @@ def _describe_governed(
             make_ballot(case, read.table, one.message, one.text, one.votes, roles) for one in record.undecided
         ],
         "not_scored": NOT_SCORED if is_written else "Not scored: the episode is not at its end.",
-        "log": list_log(record),
+        "log": record.log,
         "is_log_sound": record.is_log_sound,
-        "mermaid": full_graph_mermaid(tuple(case.seats)),
+        "mermaid": draw_mermaid(full_graph(tuple(case.seats), None)),
     }
 
 
@@ -226,33 +231,6 @@ def _make_cards(
     ]
 
 
-def _say_formula(verdict: TeamVerdict | None, weights: TeamRewardWeights | None) -> str:
-    """Return the team reward with its numbers."""
-    if verdict is None or weights is None:
-        return ""
-    c, k, h = weights.consensus, weights.unresolved, weights.escalation
-    return (
-        f"R = V (1 + c C) / (1 + c) - k U - h H = {verdict.value:.3f} x (1 + {c:g} x {verdict.consensus:.3f})"
-        f" / {1 + c:g} - {k:g} x {verdict.unresolved:.3f} - {h:g} x {verdict.escalation:g}"
-        f" = {verdict.reward:.3f}"
-    )
-
-
-def _measure_share(role: str, episode: Episode, roles: Roles) -> tuple[str, ...]:
-    """Title, policy versions, turns, tokens read and written, tool calls, how it ended."""
-    path = episode.trajectories[role]
-    calls = f"{path.num_valid_tool_calls} of {path.num_tool_calls}" if path.num_tool_calls else "-"
-    return (
-        say_titles([role], roles),
-        visible(" ".join(dict.fromkeys(turn.policy_version for turn in path.turns))) or NOTHING,
-        str(len(path.turns)),
-        str(sum(len(turn.context_ids) for turn in path.turns)),
-        str(sum(len(turn.completion_ids) for turn in path.turns)),
-        calls,
-        f"cut off by {ENDS[path.ended_by]}" if path.truncated else "by itself",
-    )
-
-
 def _read_talk(episode: Episode, chat: Chat | None, roles: Roles) -> dict[str, list[Exchange]]:
     """Return every role's transcript as exchanges; nothing without the chat it was played with."""
     if chat is None:
@@ -264,33 +242,27 @@ def _read_talk(episode: Episode, chat: Chat | None, roles: Roles) -> dict[str, l
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRow:
-    """One page of minutes in the index.
-
-    Example: IndexRow(file="team-test-0-7-2.html", title="Bank case: 3 options", key="team/test/0/7/2",
-                      outcome="Decided: option B", status="", tone="good", reward="0.97")
-    """
-
-    file: str
-    title: str
-    key: str
-    outcome: str
-    status: str  # of a governed episode
-    tone: str  # "good", "bad", "warn" or ""
-    reward: str  # "" where nobody knows the right answer
-
-
 def minutes_file(episode: Episode) -> str:
     """The page's file name, e.g. "team-test-0-7-2.html" (with ".1" before the ending for a second play)."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", episode.scenario_key)
     return f"{name}{f'.{episode.index_in_group}' if episode.index_in_group else ''}.html"
 
 
-def make_index_row(
+def write_index(
+    folder: Path,
+    shown: Iterable[tuple[PlayableCase, Episode | GovernedRecord, TeamVerdict | None]],
+    *,
+    label: str,
+) -> Path:
+    """Write index.html beside the pages of these cases (`minutes_file`), with links in their order."""
+    rows = [_make_index_row(*one) for one in shown]
+    page = load_template("index.html").render(label=visible(label), rows=rows)
+    return write_page(folder / "index.html", page)
+
+
+def _make_index_row(
     case: PlayableCase, played: Episode | GovernedRecord, verdict: TeamVerdict | None
-) -> IndexRow:
-    """Return the row of one page; its file is that of `minutes_file`."""
+) -> Shown:
     if isinstance(played, GovernedRecord):
         episode, outcome = played.episode, say_decision(played, case)
         status, tone = STATUS.get(played.status, (played.status, ""))
@@ -298,19 +270,12 @@ def make_index_row(
         episode, decision = played, read_episode(case, played).decision
         status, tone = "", "good" if decision is not None and not decision.escalate else "bad"
         outcome = say_outcome(case, episode, decision)
-    return IndexRow(
-        file=minutes_file(episode),
-        title=find_title(case),
-        key=visible(case.key),
-        outcome=outcome,
-        status=status,
-        tone=tone,
-        reward=f"{verdict.reward:.2f}" if verdict else "",
-    )
-
-
-def write_index(folder: Path, rows: Sequence[IndexRow], *, label: str) -> Path:
-    """Write index.html beside the pages that it links to, in the order of `rows`."""
-    return write_page(
-        folder / "index.html", load_template("index.html").render(label=visible(label), rows=rows)
-    )
+    return {
+        "file": minutes_file(episode),
+        "title": find_title(case),
+        "key": visible(case.key),
+        "outcome": outcome,
+        "status": status,
+        "tone": tone,
+        "reward": f"{verdict.reward:.2f}" if verdict else "",
+    }

@@ -1,20 +1,19 @@
 """A played team episode as people read it, and the same cases as the team of every stage played them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from markupsafe import Markup
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from evaluation.minutes.words import NOTHING, find_shared_lines, readable, visible, wrap_lines
+from evaluation.minutes.words import NOTHING, find_shared_lines, readable, say_titles, visible, wrap_lines
 from evaluation.pages import load_template
-from evaluation.summary.tables import role_title
+from evaluation.scoring.outcomes import TeamOutcome
 from roles.base import AnswerError, parse_answer
-from roles.errors import UserError
+from roles.registry import ROLES
 from roles.team import RECONCILER, Vote
-from simulator.export.atomic_files import write_atomic
+from simulator.records import Episode
+from simulator.reward import TeamVerdict
 
 SCORE_TITLES = {
     "reward": "team reward R",
@@ -23,7 +22,6 @@ SCORE_TITLES = {
     "unresolved": "unresolved conflicts U",
     "escalation": "wrong escalation H",
 }
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,41 +35,40 @@ class EpisodeTranscript:
                         scores={"reward": 1.0}, explanation="B is the best option")
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
     label: str  # which team played: "after GRPO"
     scenario_key: str
-    briefs: dict[str, str]  # role -> what it read first
-    reports: dict[str, str]
-    asked: tuple[tuple[str, str], ...]  # questions of ReconcileGPT with the seats' replies
+    briefs: Mapping[str, str]  # role -> what it read first
+    reports: Mapping[str, str]
+    asked: Sequence[tuple[str, str]]  # questions of ReconcileGPT with the seats' replies
     decision: str
-    votes: dict[str, str]
-    cut_off: tuple[str, ...]  # roles ended by a limit
+    votes: Mapping[str, str]
+    cut_off: Sequence[str]  # roles ended by a limit
     error: str | None  # infrastructure fault
-    scores: dict[str, float]  # "reward", "value", "consensus", "unresolved", "escalation", ...
+    scores: Mapping[str, float]  # by the names of SCORE_TITLES; none: not scored
     explanation: str
 
 
 def transcript(
-    episode: Mapping[str, Any], verdict: Mapping[str, Any], *, briefs: Mapping[str, str], label: str = ""
+    episode: Episode,
+    verdict: TeamVerdict | None,
+    *,
+    briefs: Mapping[str, str],
+    label: str = "",
+    unscored: str = "",
 ) -> EpisodeTranscript:
-    """Return the transcript of an Episode in plain dict form and the parts of its verdict.
-
-    Numbers of `verdict` (those in its "parts" too) become scores, its "explanation" stays text.
-    """
-    numbers = {**verdict, **verdict.get("parts", {})}
+    """Return the transcript of an episode; `unscored` says why there is no verdict."""
     return EpisodeTranscript(
         label=label,
-        scenario_key=episode["scenario_key"],
-        briefs=dict(briefs),
-        reports=dict(episode["reports"]),
-        asked=tuple((one["ask"], one["reply"]) for one in episode.get("asked", ())),
-        decision=episode["decision"],
-        votes=dict(episode["votes"]),
-        cut_off=tuple(role for role, path in episode["trajectories"].items() if path["ended_by"] != "answer"),
-        error=episode.get("error"),
-        scores={name: float(value) for name, value in numbers.items() if isinstance(value, int | float)},
-        explanation=str(verdict.get("explanation", "")),
+        scenario_key=episode.scenario_key,
+        briefs=briefs,
+        reports=episode.reports,
+        asked=[(one.ask, one.reply) for one in episode.asked],
+        decision=episode.decision,
+        votes=episode.votes,
+        cut_off=[role for role, path in episode.trajectories.items() if path.truncated],
+        error=episode.error,
+        scores={} if verdict is None else {name: getattr(verdict, name) for name in SCORE_TITLES},
+        explanation=unscored if verdict is None else verdict.explanation,
     )
 
 
@@ -90,14 +87,16 @@ def list_sections(played: EpisodeTranscript) -> list[tuple[str, str]]:
     for role in {**played.reports, **played.briefs}:
         if role in played.briefs:
             own = "\n".join(played.briefs[role].split("\n")[len(shared) :])
-            sections.append((f"{role_title(role)} reads", visible(own.strip())))
+            sections.append((f"{say_titles([role], ROLES)} reads", visible(own.strip())))
         if role in played.reports:
-            sections.append((f"{role_title(role)} reports", _written(played, role, played.reports[role])))
+            sections.append(
+                (f"{say_titles([role], ROLES)} reports", _written(played, role, played.reports[role]))
+            )
     for ask, reply in played.asked:
         sections += [("Question", readable(ask)), ("Reply", readable(reply))]
     sections.append(("Decision", _written(played, RECONCILER, played.decision)))
     if played.votes:
-        votes = (f"{role_title(role)}: {_vote(text)}" for role, text in played.votes.items())
+        votes = (f"{say_titles([role], ROLES)}: {_vote(text)}" for role, text in played.votes.items())
         sections.append(("Votes", "\n".join(votes)))
     sections.append(("Scores", _score_lines(played)))
     return [(visible(title), text) for title, text in sections]
@@ -108,7 +107,7 @@ def _written(played: EpisodeTranscript, role: str, text: str) -> str:
 
 
 def _score_lines(played: EpisodeTranscript) -> str:
-    lines = [f"{SCORE_TITLES.get(name, name)}: {value:.3f}" for name, value in played.scores.items()]
+    lines = [f"{SCORE_TITLES[name]}: {value:.3f}" for name, value in played.scores.items()]
     if played.explanation:
         lines.append(visible(played.explanation))
     if played.error is not None:
@@ -123,101 +122,88 @@ def _vote(text: str) -> str:
         return readable(text)
 
 
-SIDE_BY_SIDE_FILE = "episodes_side_by_side.json"
-Choice = Literal["median", "loss", "gain"]
-CHOICE_TITLES: dict[Choice, str] = {
+CHOICE_TITLES = {
     "median": "The median change",
     "loss": "The largest loss",
     "gain": "The largest gain",
 }
 
 
+def choose_cases(first: Sequence[float], last: Sequence[float]) -> dict[str, int]:
+    """Return the cases with the median change of the team reward, the largest loss and the largest gain.
+
+    `first`, `last`: team reward by case, after the first and the last stage. Of an even number the lower
+    median counts, of equal changes the earlier case. A loss or a gain that there is not, or that is the
+    median case itself, is not chosen.
+
+    Example: choose_cases([0.5, 0.5, 0.0], [0.5, 0.4, 1.0]) == {"median": 0, "loss": 1, "gain": 2}
+    """
+    changes = [after - before for before, after in zip(first, last, strict=True)]
+    ordered = sorted(range(len(changes)), key=changes.__getitem__)
+    median, worst = ordered[(len(ordered) - 1) // 2], ordered[0]
+    best = max(ordered, key=changes.__getitem__)
+    chosen = {"median": median}
+    if worst != median and changes[worst] < 0:
+        chosen["loss"] = worst
+    if best != median and changes[best] > 0:
+        chosen["gain"] = best
+    return chosen
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenCase:
     """One test case, played by the team of every stage.
 
-    Example: ChosenCase(choice="median", change=0.12, num_cases=24, plays=(EpisodeTranscript(...), ...))
+    Example: ChosenCase(choice="median", num_cases=600, is_greedy=True, plays=(EpisodeTranscript(...), ...))
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    choice: Choice  # why it is shown
-    change: float  # of the team reward, from the first stage to the last
+    choice: str  # why it is shown: a key of CHOICE_TITLES
     num_cases: int  # from which it was chosen
-    plays: tuple[EpisodeTranscript, ...]  # by stage, the first one first
+    is_greedy: bool  # how it was played
+    plays: Sequence[EpisodeTranscript]  # by stage, the first one first
 
     @property
     def title(self) -> str:
         """The choice and its numbers: "The median change: team reward +0.120"."""
-        return f"{CHOICE_TITLES[self.choice]}: team reward {self.change:+.3f}"
+        change = self.plays[-1].scores["reward"] - self.plays[0].scores["reward"]
+        return f"{CHOICE_TITLES[self.choice]}: team reward {change:+.3f}"
 
     @property
     def rule(self) -> str:
         """The rule by which the shown cases were chosen, in one sentence."""
         first, last = self.plays[0].label, self.plays[-1].label
         return (
-            f"Chosen by a fixed rule from {self.num_cases} sealed test cases, each played greedily by the"
-            " team of every stage: the case with the median change of the team reward from"
-            f" {first} to {last}, then the one with the largest loss and the one with the largest gain, where"
-            " there are any."
+            f"Chosen by a fixed rule from {self.num_cases} sealed test cases, each played"
+            f" {'greedily ' if self.is_greedy else ''}by the team of every stage: the case with the median"
+            f" change of the team reward from {first} to {last}, then the one with the largest loss and the"
+            " one with the largest gain, where there are any."
         )
 
-
-_CASES: TypeAdapter[list[ChosenCase]] = TypeAdapter(list[ChosenCase])
-
-
-def choose_cases(cases: Sequence[Sequence[EpisodeTranscript]]) -> list[ChosenCase]:
-    """Return the cases with the median change of the team reward, the largest loss and the largest gain.
-
-    A case is its plays by stage; the change is the last play's reward less the first one's. Of an even number
-    the lower median counts, of equal changes the earlier case. Cases with an infrastructure fault are left
-    out; a loss or a gain that there is not, or that is the median case itself, is not shown.
-    """
-    scored = [plays for plays in cases if all(play.error is None for play in plays)]
-    ordered = sorted(scored, key=_measure_change)
-    if not ordered:
-        return []
-    median, best = ordered[(len(ordered) - 1) // 2], max(ordered, key=_measure_change)
-    chosen: list[tuple[Choice, Sequence[EpisodeTranscript]]] = [("median", median)]
-    if ordered[0] is not median and _measure_change(ordered[0]) < 0:
-        chosen.append(("loss", ordered[0]))
-    if best is not median and _measure_change(best) > 0:
-        chosen.append(("gain", best))
-    return [
-        ChosenCase(choice=choice, change=_measure_change(plays), num_cases=len(scored), plays=tuple(plays))
-        for choice, plays in chosen
-    ]
+    def as_dict(self) -> dict[str, Any]:
+        """For summary.json."""
+        return asdict(self)
 
 
-def _measure_change(plays: Sequence[EpisodeTranscript]) -> float:
-    return plays[-1].scores["reward"] - plays[0].scores["reward"]
+def load_case(stored: Mapping[str, Any]) -> ChosenCase:
+    """Return the case of which `ChosenCase.as_dict` is stored."""
+    return ChosenCase(**{**stored, "plays": tuple(EpisodeTranscript(**play) for play in stored["plays"])})
 
 
-def write_side_by_side(run_path: Path, cases: Sequence[ChosenCase]) -> Path:
-    """Write the chosen cases into the run folder, where the report finds them."""
-    path = run_path / SIDE_BY_SIDE_FILE
-    write_atomic(path, _CASES.dump_json(list(cases), indent=1))
-    return path
-
-
-def read_side_by_side(run_path: Path) -> list[ChosenCase]:
-    """Cases written by write_side_by_side; none where the file is missing.
-
-    Raises:
-        UserError: the file is there and holds something else.
-    """
-    path = run_path / SIDE_BY_SIDE_FILE
-    if not path.is_file():
-        return []
-    try:
-        return _CASES.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f"{path} is no list of played cases ({where}: {first['msg']}); "
-            f"run `emads evaluate {run_path}` to write it again"
-        ) from None
+def describe_outcome(outcome: TeamOutcome, *, briefs: Mapping[str, str], label: str) -> EpisodeTranscript:
+    """Return the transcript of an evaluated episode."""
+    return EpisodeTranscript(
+        label=label,
+        scenario_key=outcome.key,
+        briefs=briefs,
+        reports=outcome.reports,
+        asked=outcome.asked,
+        decision=outcome.decision,
+        votes=outcome.votes,
+        cut_off=outcome.cut_off,
+        error=None,
+        scores={name: getattr(outcome, name) for name in SCORE_TITLES},
+        explanation=outcome.explanation,
+    )
 
 
 def render_side_by_side_html(plays: Sequence[EpisodeTranscript]) -> Markup:

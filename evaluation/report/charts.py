@@ -1,6 +1,6 @@
 """Charts of the report as self-contained SVG images: bars with intervals and curves.
 
-Colours are Okabe and Ito's, safe for colour-blind readers; lines also differ by dash and carry their names.
+Colours are those of the pages (`evaluation.pages.PALETTE`); lines also differ by dash and carry their names.
 Every axis has a label with its unit and n, every image its numbers as alternative text.
 """
 
@@ -19,8 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from evaluation.pages import PALETTE
 from evaluation.scoring.outcomes import TEAM
-from evaluation.summary.run_tables import least_n, list_sampled
+from evaluation.summary.run_tables import least_n
 from evaluation.summary.tables import (
     STAGE_TITLES,
     TEAM_TITLES,
@@ -30,28 +31,15 @@ from evaluation.summary.tables import (
     team_title,
 )
 
-INK, MUTED, GRID = "#1c2733", "#5d6b7a", "#dfe5eb"
-BASELINE_COLOUR = "#b8c2cc"
-STAGE_COLOURS = {
-    "untrained": "#8b98a5",
-    "sft": "#56b4e9",
-    "sft_more": "#a6d5f3",
-    "sft_own": "#7fbfe8",
-    "grpo": "#0072b2",
-    "corrections": "#009e73",
-    "dpo": "#cc79a7",
-    "kto": "#e69f00",
-    "ppo": "#b07d00",
-    "marl": "#d55e00",
-}
-LINE_STYLES = (
-    ("#0072b2", "-"),
-    ("#d55e00", "--"),
-    ("#009e73", "-."),
-    ("#cc79a7", (0, (5, 1))),
-    ("#b07d00", (0, (2, 1))),
-    ("#56b4e9", (0, (6, 2, 1, 2, 1, 2))),
-    ("#1c2733", ":"),
+INK, MUTED, GRID = (PALETTE[name] for name in ("ink", "muted", "line"))
+LINE_STYLES = (  # of roles; every colour with a dash of its own
+    (PALETTE["grpo"], "-"),
+    (PALETTE["marl"], "--"),
+    (PALETTE["corrections"], "-."),
+    (PALETTE["dpo"], (0, (5, 1))),
+    (PALETTE["ppo"], (0, (2, 1))),
+    (PALETTE["sft"], (0, (6, 2, 1, 2, 1, 2))),
+    (INK, ":"),
 )
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "emads",
@@ -131,13 +119,13 @@ def draw_bars(
 
 
 def _draw_bar(axes: Axes, y: int, stage: str, row: Mapping[str, Any], right: float) -> None:
-    axes.barh(y, row["mean"], height=0.62, color=STAGE_COLOURS.get(stage, BASELINE_COLOUR))
+    axes.barh(y, row["mean"], height=0.62, color=PALETTE.get(stage, PALETTE["baseline"]))
     axes.plot([row["low"], row["high"]], [y, y], color=INK, linewidth=1.3, solid_capstyle="butt")
     for end in (row["low"], row["high"]):
         axes.plot([end, end], [y - 0.14, y + 0.14], color=INK, linewidth=1.3)
     if row["greedy"] is not None:
         axes.plot(row["greedy"], y, marker="D", markersize=4.6, color="white", markeredgecolor=INK, zorder=5)
-    weight = "bold" if stage in STAGE_COLOURS and stage != "untrained" else "normal"
+    weight = "bold" if stage in PALETTE and stage != "untrained" else "normal"
     number = f"{row['mean']:.2f}".replace("-", "\N{MINUS SIGN}")
     axes.text(right * 1.21, y, number, va="center", ha="right", fontsize=9, fontweight=weight)
 
@@ -157,46 +145,6 @@ def role_chart(role: str, section: Mapping[str, Any]) -> Image:
     labels = {one: stage_title(one) for one in list_stages([section], STAGE_TITLES) if one != "oracle"}
     axis = f"verified reward, 0 to 1 (n = {least_n(section)})"
     return draw_bars(role_title(role), section, labels, axis=axis, width_in=3.5)
-
-
-def difficulty_charts(details: Mapping[str, Any]) -> list[Image]:
-    """Per owner the sampled reward by difficulty, a line per stage with 95 % intervals."""
-    charts = []
-    for owner in details:
-        rows = {
-            stage: sampled["difficulty"]
-            for (_, stage), sampled in list_sampled({owner: details[owner]}).items()
-            if not stage.startswith("single")
-        }
-        axis = "team reward R" if owner == TEAM else "verified reward, 0 to 1"
-        charts.append(_draw_difficulty(role_title(owner), rows, axis))
-    return charts
-
-
-def _draw_difficulty(title: str, stages: Mapping[str, Mapping[str, Any]], axis: str) -> Image:
-    said = []
-    n = 0
-    with _draw(3.6, 2.6) as (figure, axes):
-        for number, (stage, rows) in enumerate(stages.items()):
-            levels = sorted(rows, key=float)
-            spots = [float(level) + 0.03 * (number - len(stages) / 2) for level in levels]
-            means = [rows[level]["mean"] for level in levels]
-            n = max(n, *(int(rows[level]["n"]) for level in levels))
-            colour, label = STAGE_COLOURS.get(stage, MUTED), stage_title(stage)
-            _, dash = LINE_STYLES[number % len(LINE_STYLES)]
-            look: dict[str, Any] = {"linewidth": 1.7, "linestyle": dash, "marker": "o", "markersize": 4}
-            axes.plot(spots, means, color=colour, label=label, **look)
-            for spot, level in zip(spots, levels, strict=True):
-                ends = [rows[level]["low"], rows[level]["high"]]
-                axes.plot([spot, spot], ends, color=colour, linewidth=1.2)
-            numbers = (f"{mean:.2f} at {level}" for level, mean in zip(levels, means, strict=True))
-            said.append(f"{label}: {', '.join(numbers)}")
-        axes.set_xlabel(f"difficulty, 1 to 10 (n = {n} each)")
-        axes.set_ylabel(axis)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(fontsize=8, frameon=False, loc="best")
-    alt = f"Line chart, {title}, {axis} by difficulty. {'; '.join(said)}."
-    return Image(uri=as_uri(figure), alt=alt, title=title)
 
 
 METRICS_FILE = "metrics.jsonl"
@@ -272,14 +220,22 @@ def smooth(values: Sequence[float], *, window: int) -> list[float]:
     return [sum(span) / len(span) for span in spans]
 
 
-def read_metrics(run_path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Flat metric rows in order, and the number of lines that are not such rows; no file gives no rows."""
+def read_metrics(run_path: Path) -> list[dict[str, Any]]:
+    """Return rows of numbers with their stage and step; lines that a kill cut short are left out."""
     path = run_path / METRICS_FILE
-    if not path.is_file():
-        return [], 0
-    parsed = [_parse_row(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
-    rows = [row for row in parsed if row is not None]
-    return rows, len(parsed) - len(rows)
+    rows: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        try:
+            row = json.loads(line)
+            numbers = {
+                key: float(value)
+                for key, value in row["metrics"].items()
+                if type(value) in (int, float) and math.isfinite(value)
+            }
+            rows.append({**numbers, "stage": str(row["stage"]), "step": int(row["step"])})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+    return rows
 
 
 def find_curves(rows: Iterable[Mapping[str, Any]], panel: CurveChart, roles: Sequence[str]) -> list[Curve]:
@@ -297,21 +253,3 @@ def find_curves(rows: Iterable[Mapping[str, Any]], panel: CurveChart, roles: Seq
             lines.setdefault(name, {})[row["step"]] = value
     order = [*(role for role in roles if role in lines), *(name for name in lines if name not in roles)]
     return [Curve(name, *zip(*sorted(lines[name].items()), strict=True)) for name in order]
-
-
-def _parse_row(line: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict) or not isinstance(row.get("stage"), str) or type(row.get("step")) is not int:
-        return None
-    metrics = row.get("metrics")
-    if not isinstance(metrics, dict):
-        return None
-    numbers = {
-        key: float(value)
-        for key, value in metrics.items()
-        if type(value) in (int, float) and math.isfinite(value)
-    }
-    return numbers | {"stage": row["stage"], "step": row["step"]}

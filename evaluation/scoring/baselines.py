@@ -3,7 +3,6 @@
 Every vote is by the book except where a baseline says otherwise.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome, describe_solo
 from evaluation.scoring.sealed_plays import score_all
 from evaluation.scoring.team_players import (
     BEST_HABITS,
+    BEST_SHOWN,
     TablePlay,
     TablePlayer,
     decide_at_random,
@@ -34,6 +34,7 @@ from simulator.agents.agent import Agent
 from simulator.agents.solo import SoloEpisode
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.graph.concurrency import run_all
 from simulator.graph.runner import MAX_TURNS
 from simulator.reading import read_episode
 from simulator.records import Episode, Trajectory
@@ -79,6 +80,7 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "single": play_one_head,
     "oracle_common": play_experts(None, None),
     "oracle_best": play_experts(*BEST_HABITS),
+    "oracle_rising": play_experts(*BEST_SHOWN),
     "oracle_searched": play_experts("searched", "exact"),
     "reachable": play_best_habits,
     "oracle": play_optimum,
@@ -147,7 +149,7 @@ def read_table(scenario: TeamScenario, reports: Mapping[str, str]) -> Table:
     return read_episode(scenario, book_episode(scenario, reports, "")).table
 
 
-def play_alone(
+async def play_alone(
     scenarios: Sequence[TeamScenario],
     *,
     engine: Engine,
@@ -184,11 +186,7 @@ def play_alone(
         episode = write_alone(scenario, await agent.answer(game.write_brief()))
         return replace(episode, trajectories={RECONCILER: agent.trajectory()})
 
-    async def play_all() -> list[Episode]:
-        plays = (play(place, scenario) for place, scenario in enumerate(scenarios, first_place))
-        return list(await asyncio.gather(*plays))
-
-    return asyncio.run(play_all())
+    return await run_all(play(place, scenario) for place, scenario in enumerate(scenarios, first_place))
 
 
 def write_alone(scenario: TeamScenario, text: str) -> Episode:

@@ -7,8 +7,9 @@ A row that comes with a file is left out and counted: the agents have no tool to
 
 import json
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,11 +22,12 @@ from roles.errors import UserError, unknown
 from scenarios.base import Family, Scenario, Step, Verdict
 from scenarios.tasks.grading.text_checks import Score
 from scenarios.tasks.imported import ROLE, call_tool
+from scenarios.tasks.question_files import iterate_rows
 from scenarios.tasks.solver import judge
 
 NAME = "external"
 QUESTION_KEYS, ANSWER_KEYS = ("question", "Question"), ("answer", "Final answer", "final_answer")
-MAX_FILE_BYTES, MAX_CHARS = 256 << 20, 20_000
+MAX_CHARS = 20_000
 SUFFIXES = (".json", ".jsonl")
 
 
@@ -46,7 +48,7 @@ def read_task_folder(folder: Path) -> TaskFolder:
     """Return all questions of the JSON and JSON Lines files in a folder, file by file.
 
     Raises:
-        UserError: no folder, no such file in it, no usable row, or a file that is no JSON at all.
+        UserError: no folder, no such file in it, no usable row, or a damaged file.
     """
     if not folder.is_dir():
         raise UserError(f"no folder {folder}; give one with .json or .jsonl files of questions and answers")
@@ -59,7 +61,7 @@ def read_task_folder(folder: Path) -> TaskFolder:
     rejected: list[str] = []
     num_with_files = 0
     for path in files:
-        for number, row in _rows(path):
+        for number, row in iterate_rows(path):
             if isinstance(row, dict) and row.get("file_name"):
                 num_with_files += 1
                 continue
@@ -73,24 +75,9 @@ def read_task_folder(folder: Path) -> TaskFolder:
     return TaskFolder(scenarios=tuple(scenarios), rejected=tuple(rejected), num_with_files=num_with_files)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; split it")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        if text.lstrip()[:1] == "[":
-            yield from enumerate(json.loads(text), start=1)
-            return
-        for number, line in enumerate(text.splitlines(), start=1):
-            if line.strip():
-                yield number, json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is neither a JSON list nor JSON Lines ({error})") from None
-
-
 def _scenario(row: Any, source: str, index: int) -> Scenario:
     if not isinstance(row, dict):
-        raise ValueError("not an object")
+        raise ValueError(getattr(row, "reason", "not an object"))
     question, answer = _text(row, QUESTION_KEYS), _text(row, ANSWER_KEYS)
     level = str(row.get("Level", row.get("level", 1)))
     difficulty = int(level) if level.isdecimal() and 1 <= int(level) <= 10 else 1
@@ -118,7 +105,7 @@ def _text(row: dict[str, Any], keys: Sequence[str]) -> str:
     value = next((row[key] for key in keys if row.get(key) not in (None, "")), None)
     if value is None:
         raise ValueError(f"{keys[0]} is missing")
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise ValueError(f"{keys[0]} is neither text nor a number")
     text = str(value).strip()
     if not text or len(text) > MAX_CHARS:

@@ -1,8 +1,8 @@
 """The play table of a run: every sealed play as one JSON line, a role's answer or a team's episode.
 
 scores/outcomes/STAGE-OWNER.MODE.jsonl; summary, details, comparisons and pages follow from these files alone.
-Plays are made block by block, always the same scenarios together, and a block's lines are written and synced
-at once. A killed evaluation goes on with the block that it lost and ends in the same numbers, bit for bit.
+Plays are made block by block, always the same ones together, and a block's lines are written and synced at
+once. A killed evaluation goes on with the block that it lost and ends in the same numbers, bit for bit.
 """
 
 import re
@@ -25,7 +25,7 @@ from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 
-BLOCK_SIZE = 250  # scenarios that are played together; part of the result's definition, see the module
+BLOCK_SIZE = 250  # plays that are made together; part of the result's definition, see the module
 Mode = Literal["sampled", "greedy"]
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
 TEAM = "team"  # owner of the episodes of a whole team
@@ -89,12 +89,14 @@ class TeamOutcome:
     offers: dict[str, int]  # seat -> offers that stand, replies to questions included
     false_claims: dict[str, int]  # seat -> claims that were struck out
     funded: list[str]  # seats with a funded part
-    questions: int  # asked by ReconcileGPT
     turns: int
     tokens: int
     reports: dict[str, str]
     decision: str
     votes: dict[str, str]
+    asked: list[tuple[str, str]]  # questions of ReconcileGPT with the seats' replies
+    cut_off: list[str]  # roles ended by a limit
+    explanation: str  # of the verdict
     best_option: bool  # whether the best plan's option was decided
     hidden: bool  # a hidden profile (scenarios.company.coordination)
 
@@ -125,36 +127,6 @@ class OutcomeFile(Generic[Outcome]):
         self.path = path
         self._adapter: TypeAdapter[Outcome] = TypeAdapter(kind)
 
-    def complete(
-        self,
-        keys: Sequence[str],
-        play_block: Callable[[int, int], Sequence[Outcome]],
-        *,
-        block_size: int = BLOCK_SIZE,
-    ) -> list[Outcome]:
-        """All outcomes; the blocks that the file lacks are played (`play_block(start, end)`) and appended.
-
-        Raises:
-            UserError: the file holds other scenarios than `keys`.
-        """
-        done = self.read()[: len(keys)]
-        done = done if len(done) == len(keys) else done[: len(done) // block_size * block_size]
-        for place, (outcome, key) in enumerate(zip(done, keys, strict=False), start=1):
-            if outcome.key != key:
-                raise UserError(
-                    f"{self.path}:{place} is of {outcome.key}, not of {key}: it was evaluated on other"
-                    " scenarios; evaluate with --again"
-                )
-        write_outcomes(self.path, done)
-        while len(done) < len(keys):
-            end = min(len(done) + block_size, len(keys))
-            block = list(play_block(len(done), end))
-            if [outcome.key for outcome in block] != list(keys[len(done) : end]):
-                raise ValueError(f"block {len(done)} to {end} came back with other scenarios")
-            self._append(block)
-            done += block
-        return done
-
     def read(self) -> list[Outcome]:
         """Read all outcomes; a last line that a kill cut short is left out, no file holds nothing.
 
@@ -173,9 +145,58 @@ class OutcomeFile(Generic[Outcome]):
                 ) from None
         return outcomes
 
-    def _append(self, outcomes: Sequence[Outcome]) -> None:
+    def read_start(self, keys: Sequence[str]) -> list[Outcome]:
+        """Read the outcomes of the first of these scenarios.
+
+        Raises:
+            UserError: as `read`, or an outcome of another scenario.
+        """
+        done = self.read()[: len(keys)]
+        for place, (outcome, key) in enumerate(zip(done, keys, strict=False), start=1):
+            if outcome.key != key:
+                raise UserError(
+                    f"{self.path}:{place} is of {outcome.key}, not of {key}: it was evaluated on other"
+                    " scenarios; evaluate with --again"
+                )
+        return done
+
+    def append(self, outcomes: Sequence[Outcome]) -> None:
+        """Add outcomes at the end; they are on disk when this returns."""
         with LineFile(self.path) as file:
             file.add(*(self._adapter.dump_json(outcome) for outcome in outcomes))
+
+
+def complete_files(
+    files: Sequence[OutcomeFile[Any]],
+    keys: Sequence[str],
+    play_block: Callable[[int, int], Sequence[Sequence[Any]]],
+    *,
+    block_size: int = BLOCK_SIZE,
+) -> list[list[Any]]:
+    """All outcomes of files that hold different plays of the same scenarios, file by file.
+
+    Blocks of scenarios that any file lacks are played for all files (`play_block(start, end)`: outcomes by
+    file) and appended.
+
+    Raises:
+        UserError: a file holds other scenarios than `keys`.
+    """
+    done = [file.read_start(keys) for file in files]
+    start = min(map(len, done))
+    start = start if start == len(keys) else start // block_size * block_size
+    for file, outcomes in zip(files, done, strict=True):
+        del outcomes[start:]
+        write_outcomes(file.path, outcomes)
+    while start < len(keys):
+        end = min(start + block_size, len(keys))
+        blocks = play_block(start, end)
+        for file, outcomes, block in zip(files, done, blocks, strict=True):
+            if [outcome.key for outcome in block] != list(keys[start:end]):
+                raise ValueError(f"block {start} to {end} came back with other scenarios")
+            file.append(block)
+            outcomes += block
+        start = end
+    return done
 
 
 def write_outcomes(path: Path, outcomes: Sequence[Any]) -> None:
@@ -320,12 +341,14 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         offers={seat: len(report.offers) for seat, report in reports.items()},
         false_claims={seat: len(report.false_claims) for seat, report in reports.items()},
         funded=list(read.plan.funded) if read.plan else [],
-        questions=len(episode.asked),
         turns=sum(len(trajectory.turns) for trajectory in episode.trajectories.values()),
         tokens=sum(sum(trajectory.loss_mask) for trajectory in episode.trajectories.values()),
         reports=dict(episode.reports),
         decision=episode.decision,
         votes=dict(episode.votes),
+        asked=[(one.ask, one.reply) for one in episode.asked],
+        cut_off=[role for role, path in episode.trajectories.items() if path.truncated],
+        explanation=verdict.explanation,
         best_option=decides_best_option(scenario, read.decision),
         hidden=is_hidden_profile(scenario.case),
     )

@@ -5,7 +5,7 @@ block by block, so that a killed evaluation goes on where it was.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from evaluation.scoring.outcomes import (
     BLOCK_SIZE,
     REPEATS_FOLDER,
     TEAM,
-    Mode,
     OutcomeFile,
     RoleOutcome,
     StagePlays,
     TeamOutcome,
+    complete_files,
     describe_episode,
     describe_solo,
     outcome_path,
@@ -32,12 +32,14 @@ from simulator.agents.solo import play_solos
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_team
+from simulator.graph.concurrency import run_all
+from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_roles
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
 
 # (scenarios, temperature, place of the first one, name of the stream of chance) -> their outcomes
-PlayPart = Callable[[Sequence[Any], float, int, str], Sequence[Any]]
+PlayPart = Callable[[Sequence[Any], float, int, str], Coroutine[Any, Any, Sequence[Any]]]
 
 
 def play_stage(
@@ -55,40 +57,49 @@ def play_stage(
 ) -> StagePlays:
     """Play all scenarios at `temperature`, and greedily; the first `num_tried` are sampled `num_tries` times.
 
-    Plays that `folder` already holds are not made again.
+    A scenario's sampled and greedy plays are made at the same time, so that the engine computes their equal
+    prompts once; so are its further tries. `block_size`: plays of a team, or scenarios of a role, made
+    together. Plays that `folder` already holds are not made again.
 
     Raises:
         ValueError: an episode failed; a score over fewer cases would not be the same measure.
         UserError: the folder holds plays of other scenarios, or damaged ones.
     """
-    stream = f"evaluate/{stage}"
     kind: Any = TeamOutcome if owner == TEAM else RoleOutcome
 
-    def complete(path: Path, cases: Sequence[Any], temperature: float, stream: str) -> list[Any]:
-        def play_block(start: int, end: int) -> Sequence[Any]:
-            return play(cases[start:end], temperature, start, stream)
+    def complete(ways: Mapping[Path, tuple[float, str]], cases: Sequence[Any]) -> list[list[Any]]:
+        """All plays of the cases in every way: file -> temperature and stream."""
 
-        return OutcomeFile(path, kind).complete(
-            [scenario.key for scenario in cases], play_block, block_size=block_size
+        def play_block(start: int, end: int) -> list[Sequence[Any]]:
+            part = cases[start:end]
+            return asyncio.run(run_all(play(part, heat, start, stream) for heat, stream in ways.values()))
+
+        return complete_files(
+            [OutcomeFile(path, kind) for path in ways],
+            [scenario.key for scenario in cases],
+            play_block,
+            block_size=max(1, block_size // len(ways)) if owner == TEAM else block_size,
         )
 
-    def complete_all(mode: Mode, temperature: float) -> list[Any]:
-        return complete(outcome_path(folder, stage, owner, mode), scenarios, temperature, stream)
-
+    stream = f"evaluate/{stage}"
+    judged = {outcome_path(folder, stage, owner, "sampled"): (temperature, stream)}
+    if with_greedy:
+        judged[outcome_path(folder, stage, owner, "greedy")] = (0.0, stream)
+    further = {
+        folder / REPEATS_FOLDER / f"{stage}-{owner}.{number}.jsonl": (
+            temperature,
+            f"{stream}/repeat-{number}",
+        )
+        for number in range(1, num_tries)
+    }
+    sampled, *greedy = complete(judged, scenarios)
+    repeats = complete(further, scenarios[:num_tried]) if further else []
     return StagePlays(
         owner=owner,
         stage=stage,
-        sampled=complete_all("sampled", temperature),
-        greedy=complete_all("greedy", 0.0) if with_greedy else (),
-        repeats=tuple(
-            complete(
-                folder / REPEATS_FOLDER / f"{stage}-{owner}.{number}.jsonl",
-                scenarios[:num_tried],
-                temperature,
-                f"{stream}/repeat-{number}",
-            )
-            for number in range(1, num_tries)
-        ),
+        sampled=sampled,
+        greedy=greedy[0] if greedy else (),
+        repeats=tuple(repeats),
     )
 
 
@@ -106,8 +117,10 @@ def solo_player(
 ) -> PlayPart:
     """Return how a role plays its own family, with the policy named like the role."""
 
-    def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[RoleOutcome]:
-        plays = play_solos(
+    async def play(
+        part: Sequence[Any], temperature: float, first_place: int, stream: str
+    ) -> list[RoleOutcome]:
+        plays = await play_solos(
             part,
             policy=role,
             engine=engine,
@@ -121,7 +134,7 @@ def solo_player(
             families=families,
             roles=roles,
         )
-        return [describe_solo(episode) for episode in asyncio.run(plays)]
+        return [describe_solo(episode) for episode in plays]
 
     return play
 
@@ -137,17 +150,20 @@ def team_player(
 ) -> PlayPart:
     """Return how a team plays joint cases, with the policies named like the roles."""
 
-    def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[TeamOutcome]:
-        episodes = play_team(
+    async def play(
+        part: Sequence[Any], temperature: float, first_place: int, stream: str
+    ) -> list[TeamOutcome]:
+        episodes = await play_episodes(
             part,
-            engine=engine,
-            chat=chat,
-            temperature=temperature,
-            max_completion_tokens=max_completion_tokens,
-            stream=stream,
-            make_game=make_game,
+            {role: role for scenario in part for role in list_roles(scenario)},
+            engine,
+            chat,
+            Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens),
             rounds=rounds,
+            concurrency=len(part),
+            stream=f"{stream}/{temperature}",
             first_place=first_place,
+            make_game=make_game,
         )
         return score_all(part, episodes, weights)
 

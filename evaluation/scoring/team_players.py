@@ -26,7 +26,8 @@ from scenarios.team.offers import CheckedReport, Table, check_report, is_needed,
 from scenarios.team.playable import PublicCase
 from scenarios.team.scenario import TeamScenario
 
-BEST_HABITS = ("measured", "exact")  # the pair of habits that serves the team best
+BEST_HABITS = ("measured", "exact")  # of those written by hand, the pair that serves the team best
+BEST_SHOWN = ("rising", "exact")  # of those that demonstrations show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

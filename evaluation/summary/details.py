@@ -1,19 +1,16 @@
 """Breaks a run's plays down: means per play, failures, reward by difficulty and sector, offers by seat.
 
-Made of the play table alone and kept as details.json.
+Made of the play table alone, for the part `details` of a run's summary.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from evaluation.scoring.baselines import BASELINES
 from evaluation.scoring.outcomes import MODES, RoleOutcome, StagePlays, TeamOutcome
 from evaluation.stats.intervals import mean_interval
-from simulator.export.atomic_files import read_document, write_document
 
-DETAILS_FILE = "details.json"
 CATEGORIES = ("difficulty", "sector")
 
 
@@ -104,13 +101,3 @@ def offers_by_seat(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float
 def _mean(values: Iterable[float]) -> float:
     numbers = [float(value) for value in values]
     return sum(numbers) / len(numbers)
-
-
-def write_details(run_path: Path, details: Mapping[str, Any]) -> Path:
-    """Write details.json into the run folder, all or nothing."""
-    return write_document(run_path / DETAILS_FILE, details)
-
-
-def read_details(run_path: Path) -> dict[str, Any]:
-    """Return the details of a run; empty where none are stored."""
-    return read_document(run_path / DETAILS_FILE, f"run `emads evaluate {run_path}` again")

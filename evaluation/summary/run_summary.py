@@ -12,6 +12,7 @@ from typing import Any
 from evaluation.scoring.outcomes import FEEDBACK_STAGES, MODES, TEAM, Mode, StagePlays
 from evaluation.stats.effects import closed_share, detectable_change, mcnemar_p, pass_all
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
+from evaluation.summary.details import build_details
 from evaluation.summary.gates import check_gates
 from roles.errors import UserError
 from simulator.export.atomic_files import read_document, write_document
@@ -41,6 +42,7 @@ TEAM_COMPARISONS = (
     ("marl_governed", "grpo_governed", True),
     ("marl", "oracle_common", False),
     ("marl", "oracle_best", False),
+    ("marl", "oracle_rising", False),
 )
 
 
@@ -67,6 +69,7 @@ def build_summary(
     Raises:
         ValueError: an owner's stage given twice, or stages of unequal length to compare.
     """
+    plays = list(plays)
     table: dict[str, dict[str, StagePlays]] = {}
     for one in plays:
         if one.stage in table.setdefault(one.owner, {}):
@@ -86,6 +89,7 @@ def build_summary(
         "team": {stage: _describe_team(one, num_bootstrap) for stage, one in team.items()}
         | {"paired": team_changes},
         "joint": build_joint_section(team, joint_steps, num_bootstrap),
+        "details": build_details(plays, num_bootstrap=num_bootstrap),
         "seed": seed,
         "temperature": temperature,
         "wall_s": wall_s,
@@ -100,12 +104,16 @@ def build_summary(
 def combine_seeds(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One summary of several runs: the first seed's keys at top level, all of them under "seeds".
 
+    What a report shows of one run alone, details and cases, is left out there.
+
     Raises:
         ValueError: no summary.
     """
     if not summaries:
         raise ValueError("no summary to combine")
-    return {**summaries[0], "seeds": [dict(summary) for summary in summaries]}
+    alone = {"details", "cases", "seeds"}
+    seeds = [{key: value for key, value in one.items() if key not in alone} for one in summaries]
+    return {**summaries[0], "seeds": seeds}
 
 
 def write_summary(run_path: Path, summary: Mapping[str, Any]) -> Path:

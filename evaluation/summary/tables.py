@@ -40,7 +40,8 @@ TEAM_TITLES = {
     "majority": "majority vote",
     "single": "one rule that sees every seat's facts",
     "oracle_common": "experts of mixed habits",
-    "oracle_best": "experts of the best habits",
+    "oracle_best": "experts of the best habits written by hand",
+    "oracle_rising": "experts of the best habits demonstrated",
     "oracle_searched": "best policy without seeing each other",
     "reachable": "hindsight bound: each seat's best habit",
     "oracle": "optimum",
@@ -51,7 +52,7 @@ TEAM_TITLES = {
     "marl_governed": "MARL, governed episodes",
     "sft_instead": "SFT in place of MARL",
     "grpo_instead": "role GRPO in place of MARL",
-    "sft_best_habit": "SFT on the best habits (upper control)",
+    "sft_best_habit": "SFT on the best habits demonstrated (upper control)",
 }
 
 

@@ -15,12 +15,12 @@ from evaluation.pages import write_page
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
-from simulator.graph.team_graph import graph_edges
+from simulator.graph.team_graph import list_edges, team_graph
 from simulator.reward import TeamRewardWeights, score_episode
 
 
@@ -43,7 +43,9 @@ def main(folder: Path | None) -> None:
     weights = TeamRewardWeights()
     verdict = score_episode(case, episode, weights)
     edges = [
-        f"{one} -> {other}" for one, other, _ in graph_edges(tuple(case.seats)) if "legal" in (one, other)
+        f"{one} -> {other}"
+        for one, other, _ in list_edges(team_graph(tuple(case.seats)))
+        if "legal" in (one, other)
     ]
     print(f"graph:    {', '.join(edges)}")
     print(f"prompt:   {chat.decode(episode.trajectories['legal'].turns[0].context_ids)}")

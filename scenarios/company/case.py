@@ -17,8 +17,8 @@ from scenarios.company.records import CompanyCase, Option
 from scenarios.company.setting import Setting, draw_setting, draw_structure
 from scenarios.company.splits import belongs_to
 
-BUDGET_SHARE = (58, 56, 54, 51, 48, 45, 42, 39, 36, 33)  # percent of what all best parts cost; by difficulty
-MOST_SHARE = 85  # percent of what all best parts of the cheapest option cost
+BUDGET_SHARE = (58, 56, 53, 49, 44, 42, 40, 38, 36, 33)  # percent of what all best parts cost; by difficulty
+MOST_SHARE = (85, 85, 80, 75, 70, 70, 70, 70, 85, 85)  # percent of those of the cheapest option
 LEAST_BUDGET, MOST_BUDGET = 20, 99
 HIDDEN_SHARE = (30, 45, 50, 55, 60, 60, 65, 65, 70, 70)  # percent of cases drawn as a hidden profile
 PLAIN_SHARE = 60  # percent of the other cases in which the public favourite is the best option
@@ -97,10 +97,11 @@ def _settle_money(
     parts = {  # all that can be best is among the efficient ones
         seat: {letter: list_efficient(own[letter]) for letter in letters} for seat, own in case.parts.items()
     }
+    most = MOST_SHARE[setting.difficulty - 1]
     for _ in range(NUM_BUDGETS):
         share = BUDGET_SHARE[setting.difficulty - 1] * rng.randint(45, 165)
         budget = sum(dearest) * share // (10_000 * len(letters))
-        budget = max(LEAST_BUDGET, min(MOST_BUDGET, budget, min(dearest) * MOST_SHARE // 100))
+        budget = max(LEAST_BUDGET, min(MOST_BUDGET, budget, min(dearest) * most // 100))
         best = solve_options(parts, letters, budget)
         if len(best) < 2:
             continue

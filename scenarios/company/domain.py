@@ -15,7 +15,7 @@ from scenarios.company.sectors import Sector
 Choice = tuple[str, ...]
 Structure = Mapping[str, Any]
 Figures = Mapping[str, int]
-NUM_UPGRADES = (3, 3, 3, 4, 4, 5, 5, 6, 6, 7)  # per structure, by difficulty 1-10
+NUM_UPGRADES = (3, 3, 4, 4, 4, 5, 5, 6, 6, 7)  # per structure, by difficulty 1-10
 LEAST_COST, MOST_COST = 3, 12  # of one upgrade at the middle price level
 PRICE_LEVELS = (70, 85, 100, 115, 130)  # percent; one per option, the same for all seats
 

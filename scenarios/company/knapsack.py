@@ -1,23 +1,50 @@
 """Efficient parts of one seat, and the best combination of one part per seat within a budget."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Generic, TypeVar
 
 from scenarios.company.records import Part
 
+T = TypeVar("T")
 Parts = Mapping[str, Mapping[str, Sequence[Part]]]  # seat -> option letter -> parts
 
 
-def list_efficient(parts: Sequence[Part], keeping: bool = True) -> list[Part]:
+class Same(Generic[T]):
+    """An object as a key of a cache: equal to itself alone, so that no figure is compared.
+
+    A key that is cached keeps its object alive, so no other can take its id.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+
+def list_efficient(parts: Sequence[Part], keeping: bool = True) -> tuple[Part, ...]:
     """The parts that keep the limit and are worth more than every cheaper one, by rising cost.
 
     Without `keeping` the limit is left out of account.
     """
+    return _list_efficient(Same(tuple(parts)), keeping)
+
+
+@lru_cache(maxsize=1024)  # a case's parts are asked for when it is drawn, solved, played and scored
+def _list_efficient(same: Same[tuple[Part, ...]], keeping: bool) -> tuple[Part, ...]:
+    parts = same.value
     efficient: list[Part] = []
     counted = [part for part in parts if part.keeps_limit or not keeping]
     for part in sorted(counted, key=lambda part: (part.cost, -part.worth)):
         if not efficient or part.worth > efficient[-1].worth:
             efficient.append(part)
-    return efficient
+    return tuple(efficient)
 
 
 def take_within(efficient: Sequence[Part], amount: int) -> Part | None:

@@ -5,6 +5,7 @@ method joins the seats' efficient parts one after the other (`knapsack.py`), the
 over money from all parts.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -75,24 +76,34 @@ def find_optimum(case: CompanyCase) -> Optimum | None:
 
 def recheck_optimum(case: CompanyCase) -> int | None:
     """The optimum's worth by dynamic programming over money; None where nothing can be run."""
-    best: int | None = None
+    found = []
     for option, facts in case.options.items():
-        table: list[int | None] = [facts.base] * (case.budget + 1)
-        for by_option in case.parts.values():
-            offered = [(part.cost, part.worth) for part in by_option[option] if part.keeps_limit]
-            table = [_best_at(table, offered, money) for money in range(case.budget + 1)]
-        if table[-1] is not None and (best is None or table[-1] > best):
-            best = table[-1]
-    return best
+        own = [by_option[option] for by_option in case.parts.values()]
+        offered = [[(part.cost, part.worth) for part in parts if part.keeps_limit] for parts in own]
+        found.append(best_over_money(facts.base, offered, case.budget))
+    return max((best[0] for best in found if best is not None), default=None)
 
 
-def _best_at(table: list[int | None], offered: list[tuple[int, int]], money: int) -> int | None:
-    reached = [
-        before + worth
-        for cost, worth in offered
-        if cost <= money and (before := table[money - cost]) is not None
-    ]
-    return max(reached, default=None)
+def best_over_money(
+    base: int, offered: Iterable[Sequence[tuple[int, int]]], budget: int
+) -> tuple[int, int] | None:
+    """(worth, cost) of the best choice of one (cost, worth) of each seat, the cheaper of equals.
+
+    By the most worth at every amount of money that can be spent; None where no choice is within the budget.
+    """
+    reached = {0: base}
+    for own in offered:
+        grown: dict[int, int] = {}
+        for spent, gained in reached.items():
+            for cost, worth in own:
+                if spent + cost <= budget:
+                    grown[spent + cost] = max(grown.get(spent + cost, gained + worth), gained + worth)
+        reached = grown
+    return max(
+        ((worth, cost) for cost, worth in reached.items()),
+        key=lambda found: (found[0], -found[1]),
+        default=None,
+    )
 
 
 def least_cost(case: CompanyCase) -> int | None:

@@ -55,6 +55,11 @@ def rate_return(value: Fraction) -> str:
     return next((word for word, least in RETURN_WORDS.items() if value >= least), POOR)
 
 
+def count_tenths(cost: int, budget: int) -> int:
+    """How many whole tenths of the budget a cost is, 9 at most."""
+    return min(9, 10 * cost // max(1, budget))
+
+
 def write_parts(codes: Mapping[str, Part], words: Mapping[tuple[str, ...], str] | None = None) -> str:
     """Code, cost and worth of every part, after the word for its step where there are words.
 

@@ -3,7 +3,7 @@
 Right is the plan of least cost (day rates, contractors, days late) in which every package is done once by
 somebody with its skill who is free, in the stated order and by the hard deadlines; of equal cost the plan
 whose start days add up to least. The optimum is found by assignments in order of their rates, each with the
-best order of work per person, and certified by branch and bound forward in time.
+best order of work per person, and certified from the words (`from_words`) by branch and bound in time.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -31,6 +31,7 @@ from scenarios.jobs.job import (
     combine_by_cost,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
 )
@@ -95,29 +96,22 @@ class AllocationAnswer(Answer):
     plan: Annotated[list[Assignment], Field(max_length=20)]
 
 
-CHECK = Tool(
-    name="check",
-    description="The finish days and the cost of a plan, and every rule that it breaks.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "plan": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "package": {"type": "string"},
-                        "who": {"type": "string"},
-                        "start": {"type": "integer", "description": "day, from 1"},
-                    },
-                    "required": ["package", "who", "start"],
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["plan"],
-        "additionalProperties": False,
-    },
+class Entry(Answer):
+    """Example: Entry(package="label change", who="Enzo", start=4)"""
+
+    package: str
+    who: str
+    start: Annotated[int, Field(description="day, from 1")]
+
+
+class CheckArguments(Answer):
+    """Example: CheckArguments(plan=[Entry(package="label change", who="Enzo", start=4)])"""
+
+    plan: Annotated[list[Entry], Field(max_length=20)]
+
+
+CHECK = make_tool(
+    "check", "The finish days and the cost of a plan, and every rule that it breaks.", CheckArguments
 )
 ROLE = make_job_role(
     NAME,
@@ -400,7 +394,12 @@ def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool
     for name in packages:
         if names.count(name) != 1:
             break_rule("packages", f"{name} is planned {names.count(name)} times")
-    finish = {entry["package"]: entry["start"] + packages[entry["package"]]["days"] - 1 for entry in plan}
+    finish: dict[
+        str, int
+    ] = {}  # of a package that is planned twice the later day, in whatever order it stands
+    for entry in plan:
+        day = entry["start"] + packages[entry["package"]]["days"] - 1
+        finish[entry["package"]] = max(day, finish.get(entry["package"], day))
     cost = 0
     for entry in plan:
         name, who, start = entry["package"], entry["who"], entry["start"]
@@ -478,119 +477,13 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     )
 
 
-def certify(scenario: Scenario) -> tuple[float, float]:
-    """Cost and start days of the best plan as one number, and by branch and bound forward in time.
-
-    The search begins with the oracle's value as its bound: it returns what is as good or better.
-    """
-    facts, truth = scenario.facts, scenario.truth
-    claimed = (truth["cost"], truth["starts"]) if truth["plan"] else (10**6, 10**6)
-    found = _Branches(facts, claimed).find()
-    value = claimed[0] * 1000 + claimed[1] if truth["plan"] else 0
-    return float(value), 0.0 if found is None else float(found[0] * 1000 + found[1])
-
-
-class _Branches:
-    """Branch and bound forward in time: which package starts next, and by whom; see `certify`."""
-
-    def __init__(self, facts: Facts, claimed: tuple[int, int]) -> None:
-        self.packages, self.people = facts["packages"], facts["people"]
-        self.best = (claimed[0], claimed[1] + 1)
-        self.is_found = False
-        self.least = {  # cost of a package by the cheapest person
-            name: package["days"]
-            * min(p["rate"] for p in self.people.values() if package["skill"] in p["skills"])
-            for name, package in self.packages.items()
-        }
-
-    def find(self) -> tuple[int, int] | None:
-        """Least (cost, sum of starts); None where no plan is as good as claimed."""
-        if not any(self._is_lost(name, 1, {}) for name in self.packages):
-            self._go_on((1, -1), 0, 0, {}, {})
-        return self.best if self.is_found else None
-
-    def _late(self, name: str, day: int) -> int | None:
-        """Cost of the days late if the package starts on this day; None past a hard deadline."""
-        package = self.packages[name]
-        days = day + package["days"] - 1 - package.get("deadline", LAST_DAY * 10)
-        if days <= 0:
-            return 0
-        return None if package["late"] is None else int(days * package["late"])
-
-    def _find_day(self, name: str, who: str, starts: Starts, work: Mapping[str, list[str]]) -> int:
-        """The first day on which this person can start the package after all that is planned."""
-        package, person = self.packages[name], self.people[who]
-        day = int(person["from"])
-        for other in package["after"]:
-            day = max(day, starts.get(other, 1) + self.packages[other]["days"])
-        if work.get(who):
-            other = work[who][-1]
-            travel = int(self.packages[other].get("site") != package.get("site"))
-            day = max(day, starts[other] + self.packages[other]["days"] + travel)
-        if "absent" in person:
-            first, last = person["absent"]
-            if not (day > last or day + package["days"] - 1 < first):
-                day = int(last) + 1
-        return day
-
-    def _is_lost(self, name: str, today: int, starts: Starts) -> bool:
-        """Tell whether nobody could finish the package by its hard deadline, started on this day or later."""
-        able = [who for who, p in self.people.items() if self.packages[name]["skill"] in p["skills"]]
-        first = min(self._find_day(name, who, starts, {}) for who in able)
-        return self._late(name, max(today, first)) is None
-
-    def _go_on(
-        self, last: tuple[int, int], cost: int, total: int, starts: Starts, work: dict[str, list[str]]
-    ) -> None:
-        """Every way to go on after the last start (day, place of its package) that may be as good."""
-        left = [name for name in self.packages if name not in starts]
-        if not left:
-            if (cost, total) < self.best:
-                self.best, self.is_found = (cost, total), True
-            return
-        bound = cost
-        for name in left:
-            late = self._late(name, last[0])
-            if late is None:
-                return
-            bound += self.least[name] + late
-        if (bound, total + last[0] * len(left)) >= self.best:
-            return
-        for place, name in enumerate(self.packages):
-            if name in starts or any(other not in starts for other in self.packages[name]["after"]):
-                continue
-            for who, person in self.people.items():
-                held = work.get(who, [])
-                if self.packages[name]["skill"] not in person["skills"] or len(held) == MOST_PER_PERSON:
-                    continue
-                day = self._find_day(name, who, starts, work)
-                late = self._late(name, day)
-                if late is None or (day, place) < last:  # a plan is built in the order of its starts
-                    continue
-                more = self.packages[name]["days"] * person["rate"] + late
-                if (bound - self.least[name] - (self._late(name, last[0]) or 0) + more, total) >= self.best:
-                    continue
-                now = {**work, who: [*held, name]}
-                self._go_on((day, place), cost + more, total + day, {**starts, name: day}, now)
-
-
-class _Entry(Answer):
-    package: str
-    who: str
-    start: int
-
-
-class _CheckArguments(Answer):
-    plan: Annotated[list[_Entry], Field(max_length=20)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """check(plan).
 
     Raises:
         ToolError: unknown tool, other arguments, no such package or person.
     """
-    arguments = read_call(call, "check", _CheckArguments)
+    arguments = read_call(call, "check", CheckArguments)
     facts = scenario.facts
     plan = [entry.model_dump() for entry in arguments.plan]
     problem = _find_mistake(facts, plan)
@@ -704,7 +597,7 @@ FAMILY = build_family(
     write_brief=write_brief,
     verify=verify,
     solve=solve,
-    certify=certify,
+    claim=lambda truth: 1000 * truth["cost"] + truth["starts"],
     call_tool=call_tool,
     demonstrate=demonstrate,
     baselines={

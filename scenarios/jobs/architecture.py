@@ -2,8 +2,7 @@
 
 Right is the cheapest design with counts (1 to 3 instances a component) that carries every load, reaches the
 availability target and stays under the latency limit, within the budget; "none" where nothing does.
-The optimum is found in order of cost and certified by a second method: every count vector, with the
-availability summed over all up and down states of the components.
+The optimum is found in order of cost and certified from the words (`from_words`) by every count vector.
 """
 
 import heapq
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.domain import write_percent
 from scenarios.company.sectors import Sector
@@ -35,6 +34,7 @@ from scenarios.jobs.job import (
     combine_by_cost,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
     refuse_limits,
 )
@@ -118,22 +118,19 @@ class DesignAnswer(Answer):
     instances: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_INSTANCES)]], Field(max_length=12)]
 
 
-MEASURE = Tool(
-    name="measure",
-    description="Whether a design with these instances carries the load, its latency, availability and cost.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "design": {"type": "string", "description": "letter of the design"},
-            "instances": {
-                "type": "object",
-                "additionalProperties": {"type": "integer"},
-                "description": "instances of every component of the design, 1 to 3 each",
-            },
-        },
-        "required": ["design", "instances"],
-        "additionalProperties": False,
-    },
+class MeasureArguments(Answer):
+    """Example: MeasureArguments(design="B", instances={"app servers": 2, "database": 1})"""
+
+    design: Annotated[str, Field(description="letter of the design")]
+    instances: Annotated[
+        dict[str, int], Field(description="instances of every component of the design, 1 to 3 each")
+    ]
+
+
+MEASURE = make_tool(
+    "measure",
+    "Whether a design with these instances carries the load, its latency, availability and cost.",
+    MeasureArguments,
 )
 ROLE = make_job_role(
     NAME,
@@ -380,76 +377,13 @@ def _find_mistake(facts: Mapping[str, Any], letter: str, counts: Mapping[str, in
     return ""
 
 
-def certify(scenario: Scenario) -> tuple[float, float]:
-    """Least cost, and the same over every count vector with availability over all up and down states."""
-    facts = scenario.facts
-    best = float("inf")
-    for design in facts["designs"].values():
-        names = list_components(design)
-        latency = sum(facts["components"][step[0]]["latency"] for step in design["steps"])
-        if latency > facts["latency"]:
-            continue
-        limit = min(best, facts["budget"] + 1)
-        for counts in _list_counts(facts, names, limit):
-            plan = dict(zip(names, counts, strict=True))
-            cost = find_cost(facts, plan)
-            if cost < best and _carries(facts, design["steps"], plan):
-                up = _sum_states(facts, design["steps"], plan)
-                if up >= facts["target"]:
-                    best = cost
-    return float(scenario.truth["cost"]), 0.0 if best == float("inf") else float(best)
-
-
-def _list_counts(facts: Facts, names: list[str], limit: float) -> Iterator[tuple[int, ...]]:
-    """Every count vector that costs less than `limit`."""
-    if not names:
-        if limit > 0:
-            yield ()
-        return
-    price = facts["components"][names[0]]["price"]
-    for count in range(1, MOST_INSTANCES + 1):
-        if limit - price * count > 0:
-            for rest in _list_counts(facts, names[1:], limit - price * count):
-                yield (count, *rest)
-
-
-def _carries(facts: Facts, steps: list[list[str]], counts: Mapping[str, int]) -> bool:
-    for load in facts["loads"]:
-        behind_cache = False
-        for step in steps:
-            share = 100 - load["cached"] if behind_cache else 100
-            reaching = load["requests"] * share // 100
-            if any(facts["components"][name]["capacity"] * counts[name] < reaching for name in step):
-                return False
-            behind_cache = step == [CACHE]
-    return True
-
-
-def _sum_states(facts: Facts, steps: list[list[str]], counts: Mapping[str, int]) -> int:
-    """Availability as the sum over the states in which every step has a component that is up."""
-    names = [name for step in steps for name in step]
-    down = {name: (WHOLE - facts["components"][name]["availability"]) ** counts[name] for name in names}
-    whole = {name: WHOLE ** counts[name] for name in names}
-    total = 0
-    for states in itertools.product((True, False), repeat=len(names)):
-        is_up = dict(zip(names, states, strict=True))
-        if all(any(is_up[name] for name in step) for step in steps):
-            total += prod(whole[name] - down[name] if is_up[name] else down[name] for name in names)
-    return int(WHOLE * total // prod(whole.values()))
-
-
-class _MeasureArguments(Answer):
-    design: str
-    instances: dict[str, int]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """measure(design, instances).
 
     Raises:
         ToolError: unknown tool, other arguments, no such design or component, a count out of range.
     """
-    arguments = read_call(call, "measure", _MeasureArguments)
+    arguments = read_call(call, "measure", MeasureArguments)
     facts, letter, counts = scenario.facts, arguments.design, arguments.instances
     problem = _find_mistake(facts, letter, counts)
     if problem:
@@ -546,15 +480,6 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
     return {"design": letter, "instances": counts}
 
 
-def _answer_doubled(scenario: Scenario, rng: random.Random) -> str:
-    """Two instances of everything in the cheapest design."""
-    facts = scenario.facts
-    first = next(list_by_cost(facts), None)
-    if first is None:
-        return _answer_none(scenario, rng)
-    return json.dumps({"design": first[1], "instances": dict.fromkeys(first[2], 2)})
-
-
 FAMILY = build_family(
     NAME,
     draw=draw,
@@ -563,13 +488,12 @@ FAMILY = build_family(
     write_brief=write_brief,
     verify=verify,
     solve=solve,
-    certify=certify,
+    claim=lambda truth: truth["cost"],
     call_tool=call_tool,
     demonstrate=demonstrate,
     baselines={
         "random": _answer_randomly,
         "constant": _answer_none,
         "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
-        "doubled": _answer_doubled,
     },
 )

@@ -3,18 +3,17 @@
 A tier is chosen for every service, and where it is offered a commitment is made or not. Right is the least
 cost over all years, rebates of vendors and fees for changing included, with every service's own floor, the
 weighted floor over all and the budget kept. The optimum is found in order of the cost before rebates and
-certified by integer programming on the words of the case.
+certified from the words (`from_words`) by branch and bound service by service.
 """
 
 import json
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -32,8 +31,8 @@ from scenarios.jobs.job import (
     join_broken,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
-    read_wording,
     refuse_limits,
 )
 
@@ -42,6 +41,7 @@ NUM_SERVICES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6)  # by difficulty 1-10
 NUM_TIERS = (2, 3, 3, 3, 3, 3, 4, 4, 4, 4)
 MOST_TRIED = (4, 6, 7, 8, 10, 12, 14, 16, 18, 20)  # choices that the search in order of cost looks at
 COMMIT_FROM, FEE_FROM, REBATE_FROM, STEP_FROM, YEARS_FROM = 3, 4, 5, 7, 9  # difficulties
+MOST_SPARE = (25, 25, 16, 16, 16, 16, 16, 16, 16, 16)  # percent of the least cost that the budget leaves over
 MOST_BILLS = 9  # of these, choices that keep the average: the demonstration has each one billed
 TIERS = ("basic", "standard", "premium", "top")
 VENDORS = ("Norda", "Velis", "Quanta")
@@ -104,26 +104,14 @@ RULES = (
 class BillAnswer(Answer):
     """Example: BillAnswer(tiers={"data lines": "standard"}, commit=["data lines"])"""
 
-    tiers: Annotated[dict[str, str], Field(max_length=20)]
-    commit: Annotated[list[str], Field(max_length=20)]
+    tiers: Annotated[dict[str, str], Field(max_length=20, description="the tier of every service")]
+    commit: Annotated[list[str], Field(max_length=20, description="services to commit")]
 
 
-BILL = Tool(
-    name="bill",
-    description="Cost of a choice before and after rebates, its average quality, and which limits it breaks.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "tiers": {
-                "type": "object",
-                "additionalProperties": {"type": "string"},
-                "description": "the tier of every service",
-            },
-            "commit": {"type": "array", "items": {"type": "string"}, "description": "services to commit"},
-        },
-        "required": ["tiers", "commit"],
-        "additionalProperties": False,
-    },
+BILL = make_tool(
+    "bill",
+    "Cost of a choice before and after rebates, its average quality, and which limits it breaks.",
+    BillAnswer,
 )
 ROLE = make_job_role(
     NAME,
@@ -298,7 +286,7 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     if escalates:
         facts["budget"] = cost - rng.randint(1, max(2, cost // 12))
         return {"tiers": {}, "commit": [], "cost": 0}, num_calls
-    facts["budget"] = cost + max(3, cost * rng.randint(5, 25) // 100)
+    facts["budget"] = cost + max(3, cost * rng.randint(5, MOST_SPARE[difficulty - 1]) // 100)
     return {**name_choice(facts, choice), "cost": cost}, num_calls
 
 
@@ -399,107 +387,13 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return accept(kept, {"cost": room}, WEIGHTS, cost == truth["cost"], says)
 
 
-def certify(scenario: Scenario) -> tuple[float, float]:
-    """Least cost, and by integer programming on the brief's words; -1 where nothing keeps the limits."""
-    truth = scenario.truth
-    return float(truth["cost"] if truth["tiers"] else -1), float(_solve_from_words(scenario.brief))
-
-
-def _solve_from_words(brief: str) -> int:
-    """Least cost by `scipy.optimize.milp`, -1 where it is over the budget or no choice keeps the floors."""
-    import numpy as np
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    services, rebates, average, budget, years = _read_brief(brief)
-    columns = []  # one per service, tier and commitment: (service, quality x weight, vendor, spends, fee)
-    for number, service in enumerate(services):
-        for tier, (price, quality, vendor) in service["tiers"].items():
-            for committed in (0, service["commit"][0]) if service["commit"] else (0,):
-                spends = []
-                for units in service["units"]:
-                    billed = max(units, committed)
-                    less = min(billed, committed) * service["commit"][1] if committed else 0
-                    beyond = (
-                        max(0, billed - service["step"][0]) * service["step"][1] if service["step"] else 0
-                    )
-                    spends.append(billed * price - less - beyond)
-                fee = service["present"][1] if service["present"] and service["present"][0] != tier else 0
-                if quality >= service["floor"]:
-                    columns.append((number, quality * service["weight"], vendor, spends, fee))
-    bonus = [(vendor, least, off, year) for vendor, (least, off) in rebates.items() for year in range(years)]
-    num = len(columns) + len(bonus)
-    goal = np.array([sum(c[3]) + c[4] for c in columns] + [-off for _, _, off, _ in bonus], dtype=float)
-    rows, low, high = [], [], []
-    for number in range(len(services)):
-        rows.append([float(c[0] == number) for c in columns] + [0.0] * len(bonus))
-        low.append(1.0)
-        high.append(1.0)
-    rows.append([float(c[1]) for c in columns] + [0.0] * len(bonus))
-    low.append(float(average * sum(service["weight"] for service in services)))
-    high.append(np.inf)
-    for place, (vendor, least, _, year) in enumerate(bonus):  # the rebate only where the spend reaches it
-        row = [float(c[3][year]) if c[2] == vendor else 0.0 for c in columns] + [0.0] * len(bonus)
-        row[len(columns) + place] = -float(least)
-        rows.append(row)
-        low.append(0.0)
-        high.append(np.inf)
-    found = milp(
-        goal,
-        constraints=LinearConstraint(np.array(rows), np.array(low), np.array(high)),
-        bounds=Bounds(0, 1),
-        integrality=np.ones(num, dtype=int),
-        options={"mip_rel_gap": 0},
-    )
-    cost = round(found.fun) if found.success else budget + 1
-    return cost if cost <= budget else -1
-
-
-def _read_brief(brief: str) -> tuple[Any, ...]:
-    """Services, rebates, floor of the average, budget and years that the words tell."""
-    services: list[dict[str, Any]] = []
-    rebates: dict[str, tuple[int, int]] = {}
-    average = budget = 0
-    years = 1
-    for line in brief.split("\n"):
-        if "; " in line:
-            needs, quality, *_ = line.split("; ")
-            told = read_wording(UNITS, needs) or {}
-            service: dict[str, Any] = {"units": [int(told["units"])]}
-            service["units"] += [int(number) for number in re.findall(r"\d+", told["later"])]
-            said = read_wording(FLOORS, quality) or {}
-            service |= {key: int(said[key]) for key in ("floor", "weight")}
-            service |= {"tiers": {}, "commit": None, "step": None, "present": None}
-            if more := re.search(r"commitment to (\d+) units: (\d+) k\$ less", line):
-                service["commit"] = (int(more[1]), int(more[2]))
-            if more := re.search(r"units beyond (\d+): (\d+) k\$ less", line):
-                service["step"] = (int(more[1]), int(more[2]))
-            if more := re.search(r"now (\w+), a change costs (\d+) k\$", line):
-                service["present"] = (more[1], int(more[2]))
-            services.append(service)
-        elif line.startswith("- "):
-            line, _, vendor = line.partition(", from ")
-            tier = read_wording(TIER_LINES, line) or {}
-            services[-1]["tiers"][tier["tier"]] = (int(tier["price"]), int(tier["quality"]), vendor)
-        elif rebate := read_wording(REBATES, line):
-            rebates[rebate["vendor"]] = (int(rebate["least"]), int(rebate["off"]))
-        elif limits := read_wording(LIMITS, line):
-            average, budget = int(limits["average"]), int(limits["budget"])
-            years = 2 if limits["span"] == "for two years" else 1
-    return services, rebates, average, budget, years
-
-
-class _BillArguments(Answer):
-    tiers: Annotated[dict[str, str], Field(max_length=20)]
-    commit: Annotated[list[str], Field(max_length=20)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """bill(tiers, commit).
 
     Raises:
         ToolError: unknown tool, other arguments, no such service, tier or commitment.
     """
-    arguments = read_call(call, "bill", _BillArguments)
+    arguments = read_call(call, "bill", BillAnswer)
     facts = scenario.facts
     choice = read_choice(facts, arguments.tiers, arguments.commit)
     if isinstance(choice, str):
@@ -600,7 +494,7 @@ FAMILY = build_family(
     write_brief=write_brief,
     verify=verify,
     solve=solve,
-    certify=certify,
+    claim=lambda truth: truth["cost"] if truth["tiers"] else -1,
     call_tool=call_tool,
     demonstrate=demonstrate,
     baselines={

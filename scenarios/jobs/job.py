@@ -6,9 +6,7 @@ steps. Money is in k$ a year. Everything that an answer depends on stands in the
 
 import heapq
 import random
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from roles.base import Answer, Role, Tool
@@ -26,6 +24,7 @@ from scenarios.base import (
 )
 from scenarios.company.sectors import Sector, draw_sector, draw_wording
 from scenarios.company.splits import belongs_to
+from scenarios.jobs.from_words import READERS
 
 MAX_TRIES = 2000
 SETTLE_TRIES = 6
@@ -56,7 +55,7 @@ def build_family(
     write_brief: Callable[[Facts], str],
     verify: Callable[[Scenario, str], Verdict],
     solve: Callable[[Scenario], dict[str, Any]],
-    certify: Callable[[Scenario], tuple[float, float]],
+    claim: Callable[[Mapping[str, Any]], float],
     call_tool: Callable[[Scenario, ToolCall], str],
     demonstrate: Callable[[Scenario, random.Random], tuple[Step, ...]],
     baselines: Mapping[str, Callable[[Scenario, random.Random], str]],
@@ -66,7 +65,8 @@ def build_family(
     `draw(rng, sector, difficulty)` makes a candidate. `settle(facts, difficulty, escalates, rng)` sets its
     limits and returns its truth and the tool calls of its demonstration, or raises NoCaseError; it is tried
     SETTLE_TRIES times on a candidate. `follow_rule(facts)` is the answer by the family's rule of thumb; it is
-    wrong in TRAP_SHARES of the cases that do not escalate.
+    wrong in TRAP_SHARES of the cases that do not escalate. `claim(truth)` is the number that the
+    solver of the words (`from_words`) must find, too.
     """
 
     def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
@@ -118,7 +118,7 @@ def build_family(
         generate=generate,
         verify=verify,
         solve=solve,
-        certify=certify,
+        certify=lambda scenario: (float(claim(scenario.truth)), float(READERS[name](scenario.brief)[1])),
         call_tool=call_tool,
         demonstrate=demonstrate,
         baselines=baselines,
@@ -129,25 +129,6 @@ def build_family(
 
 
 Wordings = tuple[str, ...]  # templates of one sentence, by the number of the wording
-
-
-def read_wording(templates: Wordings, line: str) -> dict[str, str] | None:
-    """The fields of a line that one of the templates wrote; None where none did.
-
-    Where several fit, the one that leaves least to the fields.
-
-    Example: read_wording(("Budget: {budget} k$.",), "Budget: 7 k$.") == {"budget": "7"}
-    """
-    found = [match.groupdict() for template in templates if (match := _compile(template).fullmatch(line))]
-    return min(found, key=lambda fields: sum(map(len, fields.values())), default=None)
-
-
-@lru_cache
-def _compile(template: str) -> re.Pattern[str]:
-    parts = re.split(r"\{(\w+)\}", template)
-    return re.compile(
-        "".join(f"(?P<{part}>.*)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
-    )
 
 
 def combine_by_cost(choices: Sequence[Sequence[tuple[int, T]]]) -> Iterator[tuple[int, tuple[T, ...]]]:
@@ -227,6 +208,23 @@ def score_named(named: Set[T], real: Set[T], num_possible: int) -> float:
         return 0.0
     f1 = 2 * len(named & real) / (len(named) + len(real))
     return max(0.0, (f1 - everything) / (1 - everything))
+
+
+def make_tool(name: str, description: str, arguments: type[Answer]) -> Tool:
+    """The tool whose arguments are the fields of a schema, by which `read_call` reads them."""
+    whole = arguments.model_json_schema()
+
+    def tidy(told: Mapping[str, Any]) -> dict[str, Any]:
+        schema = whole["$defs"][told["$ref"].rpartition("/")[2]] if "$ref" in told else told
+        if "properties" in schema:
+            properties = {field: tidy(one) for field, one in schema["properties"].items()}
+            rest = {"required": list(properties), "additionalProperties": False}
+            return {"type": "object", "properties": properties, **rest}
+        kept = {key: schema[key] for key in ("type", "description") if key in schema}
+        inner = {key: tidy(schema[key]) for key in ("items", "additionalProperties") if key in schema}
+        return kept | inner
+
+    return Tool(name=name, description=description, parameters=tidy(whole))
 
 
 def read_call(call: ToolCall, name: str, schema: type[A]) -> A:

@@ -3,19 +3,18 @@
 Real is a threat on every asset of which all its conditions hold. Severity is likelihood (0 to 3) times impact
 (0 to 4). Best is the set of controls within the budget that leaves no severity above the appetite and the
 least severity in all; of equal severity the cheaper. The optimum is found over all sets of controls and
-certified by integer programming on the severities, worked out a second time from the words of the case.
+certified from the words (`from_words`), with severities worked out a second time.
 """
 
 import itertools
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -30,8 +29,8 @@ from scenarios.jobs.job import (
     build_family,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
-    read_wording,
     refuse_limits,
     score_named,
 )
@@ -169,28 +168,18 @@ class ThreatsAnswer(Answer):
     escalate: bool
 
 
-_RISKS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "threat": {"type": "string"},
-            "asset": {"type": "string"},
-            "severity": {"type": "integer"},
-        },
-        "required": ["threat", "asset", "severity"],
-        "additionalProperties": False,
-    },
-}
-APPLY = Tool(
-    name="apply",
-    description="Cost of controls, and what they leave of the risks that you name: the sum and the highest.",
-    parameters={
-        "type": "object",
-        "properties": {"risks": _RISKS, "controls": {"type": "array", "items": {"type": "string"}}},
-        "required": ["risks", "controls"],
-        "additionalProperties": False,
-    },
+class ApplyArguments(Answer):
+    """Example: ApplyArguments(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
+    controls=[])"""
+
+    risks: Annotated[list[Risk], Field(max_length=100)]
+    controls: Annotated[list[str], Field(max_length=20)]
+
+
+APPLY = make_tool(
+    "apply",
+    "Cost of controls, and what they leave of the risks that you name: the sum and the highest.",
+    ApplyArguments,
 )
 ROLE = make_job_role(
     NAME,
@@ -503,124 +492,13 @@ def _find_mistake(facts: Mapping[str, Any], risks: list[dict[str, Any]], control
     return "a control stands twice" if len(set(controls)) < len(controls) else ""
 
 
-def certify(scenario: Scenario) -> tuple[float, float]:
-    """Severity and cost of the best controls as one number, and by `milp` on the brief's words."""
-    truth = scenario.truth
-    claimed = -1 if truth["escalate"] else truth["left"] * 1000 + truth["cost"]
-    return float(claimed), float(_solve_from_words(scenario.brief))
-
-
-def _solve_from_words(brief: str) -> int:
-    """1000 x severity left + cost by `scipy.optimize.milp`, -1 where nothing keeps the limits."""
-    import numpy as np
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    severities, steps, costs, covers, budget, appetite = _read_brief(brief)
-    names, num_risks = list(costs), len(severities)
-    # Variables: buy each control, the covered control counts, likelihood left of each risk.
-    num = len(names) + 1 + num_risks
-    goal = np.zeros(num)
-    rows, low, high = [], [], []
-
-    def add(row: Mapping[int, float], least: float, most: float) -> None:
-        rows.append([row.get(place, 0.0) for place in range(num)])
-        low.append(least)
-        high.append(most)
-
-    for place, name in enumerate(names):
-        goal[place] = costs[name]
-    counted = len(names)
-    if covers:
-        covering, covered = (names.index(name) for name in covers)
-        add({counted: 1, covered: -1}, -np.inf, 0)
-        add({counted: 1, covering: 1}, -np.inf, 1)
-    add({place: costs[name] for place, name in enumerate(names)}, -np.inf, budget)
-    for number, (threat, likelihood, impact) in enumerate(severities):
-        own = counted + 1 + number
-        goal[own] = 1000 * impact
-        row = {own: 1.0}
-        for place, name in enumerate(names):
-            column = counted if covers and name == covers[1] else place
-            row[column] = row.get(column, 0.0) + steps[name].get(threat, 0)
-        add(row, likelihood, np.inf)
-        add({own: impact}, -np.inf, appetite)
-    upper = np.array([1.0] * (len(names) + 1) + [float(MOST_LIKELIHOOD)] * num_risks)
-    found = milp(
-        goal,
-        constraints=LinearConstraint(np.array(rows), np.array(low), np.array(high)),
-        bounds=Bounds(np.zeros(num), upper),
-        integrality=np.ones(num, dtype=int),
-        options={"mip_rel_gap": 0},
-    )
-    return round(found.fun) if found.success else -1
-
-
-def _read_brief(brief: str) -> tuple[Any, ...]:
-    """The risks (threat, likelihood, impact), controls, covering, budget and appetite that the words tell."""
-    words_of = {name: words[1] for name, words in SIGNS.items()}
-    part, assets, links, risks = "", {}, [], []
-    threats: dict[str, list[str]] = {}
-    spreading, covers = set(), None
-    steps: dict[str, dict[str, int]] = {}
-    costs: dict[str, int] = {}
-    budget = appetite = 0
-    for line in brief.split("\n"):
-        if line in ASSETS + REAL + STEPS:
-            part = "A" if line in ASSETS else line[0]
-        elif found := re.fullmatch(r"(.+) and (.+) are connected\.", line):
-            links.append(found.groups())
-        elif found := re.fullmatch(r"(.+) covers (.+)\.", line):
-            covers = found.groups()
-        elif limits := read_wording(LIMITS, line):
-            budget, appetite = int(limits["budget"]), int(limits["appetite"])
-        elif part == "A":
-            name, said = line.split(": ", 1)
-            assets[name] = said.split(", ")
-        elif part == "T":
-            name, said = line.split(": ", 1)
-            name, spreads = name.removesuffix(" (spreads)"), name.endswith(" (spreads)")
-            threats[name] = said.split(", ")
-            spreading |= {name} if spreads else set()
-        elif part == "C":
-            name, said = line.split(": ", 1)
-            price, lowered = said.split(" k$; ", 1)
-            costs[name] = int(price)
-            steps[name] = {
-                threat: int(number) for threat, _, number in (s.rpartition(" ") for s in lowered.split(", "))
-            }
-
-    def meets(said: list[str], condition: str) -> bool:
-        if condition.startswith("last patch more than"):
-            months = next(int(word.split()[2]) for word in said if word.startswith("last patch"))
-            return months > int(condition.split()[4])
-        return condition in said
-
-    for threat, conditions in threats.items():
-        hit = {asset for asset, said in assets.items() if all(meets(said, sign) for sign in conditions)}
-        near = {b for link in links for a, b in (link, link[::-1]) if a in hit and threat in spreading}
-        for asset, told in assets.items():
-            value = int(told[0].split()[1])
-            impact = 4 - (value < 1000) - (value < 500) - (value < 200) - (value < 50)
-            if asset in hit:
-                likelihood = 1 + (words_of["exposed"] in told) + (not told[-1].startswith("no "))
-                risks.append((threat, likelihood, impact))
-            elif asset in near:
-                risks.append((threat, 1, impact))
-    return risks, steps, costs, covers, budget, appetite
-
-
-class _ApplyArguments(Answer):
-    risks: Annotated[list[Risk], Field(max_length=100)]
-    controls: Annotated[list[str], Field(max_length=20)]
-
-
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """apply(risks, controls): on the severities as the caller states them.
 
     Raises:
         ToolError: unknown tool, other arguments, no such threat, asset or control.
     """
-    arguments = read_call(call, "apply", _ApplyArguments)
+    arguments = read_call(call, "apply", ApplyArguments)
     facts = scenario.facts
     problem = _find_mistake(facts, [risk.model_dump() for risk in arguments.risks], arguments.controls)
     if problem:
@@ -738,7 +616,7 @@ FAMILY = build_family(
     write_brief=write_brief,
     verify=verify,
     solve=solve,
-    certify=certify,
+    claim=lambda truth: -1 if truth["escalate"] else 1000 * truth["left"] + truth["cost"],
     call_tool=call_tool,
     demonstrate=demonstrate,
     baselines={"random": _answer_randomly, "constant": _answer_nothing, "greedy": _answer_greedily},

@@ -4,25 +4,24 @@ Given are packages with their cost, every seat's points for each, walk-away poin
 rules of fairness: the largest product of gains (Nash), the best for the worst-off (leximin), the most equal
 shares of the best reachable gains (Kalai-Smorodinsky on a finite set). Right is the package that the rule
 selects among those that can be chosen, with the conflicts between seats named.
-The optimum is found over all packages and extras and certified by comparing every pair of outcomes on the
-words of the case.
+The optimum is found over all packages and extras, and certified from the words (`from_words`).
 """
 
 import itertools
 import json
 import math
 import random
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cmp_to_key
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors import Sector
+from scenarios.headroom import blind_baseline
+from scenarios.jobs.from_words import number_outcome
 from scenarios.jobs.job import (
     MAX_CALLS,
     Draft,
@@ -36,19 +35,20 @@ from scenarios.jobs.job import (
     join_broken,
     join_words,
     make_job_role,
+    make_tool,
     read_call,
-    read_wording,
     refuse_limits,
     score_named,
 )
 
 NAME = "tradeoff"
 NONE = "none"
-NUM_PACKAGES = (3, 4, 5, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
+NUM_PACKAGES = (3, 4, 6, 6, 6, 6, 7, 7, 8, 8)  # by difficulty 1-10
 NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
 MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 8, 9, 9)  # that can be chosen in one case
 NASH_SHARE = 0.5  # of the cases with weights, beside those that draw this rule
-WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 4, 6, 8  # difficulties
+BOUND_FROM, WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 3, 4, 6, 8  # difficulties
+MICRO = 10**6  # fairness is counted in millionths for its zero
 CONFLICT_LOSS = 10  # points that each of two seats in conflict loses by the other's favourite
 SEATS = ("CTO", "COO", "Risk", "Cost", "Sales", "Staff council")
 LIMITS: Mapping[str, tuple[str, str, int, int]] = {  # seat -> (figure, unit, from, to) that a veto hangs on
@@ -129,18 +129,17 @@ class TradeoffAnswer(Answer):
     escalate: bool
 
 
-WEIGH = Tool(
-    name="weigh",
-    description="Cost of an outcome, whether it can be chosen, and the gain of every seat.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "package": {"type": "string", "description": "letter of the package"},
-            "extras": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["package", "extras"],
-        "additionalProperties": False,
-    },
+class WeighArguments(Answer):
+    """Example: WeighArguments(package="D", extras=[])"""
+
+    package: Annotated[str, Field(description="letter of the package")]
+    extras: Annotated[list[str], Field(max_length=10)]
+
+
+WEIGH = make_tool(
+    "weigh",
+    "Cost of an outcome, whether it can be chosen, and the gain of every seat.",
+    WeighArguments,
 )
 ROLE = make_job_role(
     NAME,
@@ -154,7 +153,7 @@ ROLE = make_job_role(
         'End with one JSON object with these keys: package (the letter, or "none" to escalate), extras (a '
         "list of names, in any order; may be left out where the case offers none), conflicts (a list of "
         "pairs of seats, in any order), escalate (true or false). Nothing may follow it. Example of an "
-        'answer in another case: {"package": "F", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": '
+        'answer in another case: {"package": "K", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": '
         "false}",
     ),
     TradeoffAnswer,
@@ -181,11 +180,11 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     for seat in SEATS[: NUM_SEATS[difficulty - 1]]:
         points = {letter: rng.randint(20, 100) for letter in letters}
         about: dict[str, Any] = {"points": points, "leaves_below": rng.randint(5, 45)}
-        if difficulty >= WEIGHTS_FROM and rng.random() < 0.45:
+        if difficulty >= WEIGHTS_FROM and rng.random() < 0.6:
             about["weight"] = 2
         if difficulty >= CLAIMS_FROM and rng.random() < 0.5:
             about["says"] = rng.choice(letters)
-        if rng.random() < (0.35 if difficulty < WEIGHTS_FROM else 0.45):
+        if rng.random() < (0.35 if difficulty < BOUND_FROM else 0.55):
             _, _, low, high = LIMITS[seat]
             limit = rng.randint(low + (high - low) // 3, high)
             about["limit"] = limit
@@ -316,7 +315,8 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         NoCaseError: two fair outcomes, two favourites of a seat, too few or too many that can be chosen.
     """
     costs = sorted(package["cost"] for package in facts["packages"].values())
-    facts["budget"] = costs[rng.randrange(len(costs) // 2, len(costs))] + rng.randint(0, 6)
+    is_bound = BOUND_FROM <= difficulty < EXTRAS_FROM  # later the extras make the budget bind
+    facts["budget"] = costs[rng.randrange(len(costs) // 2 - is_bound, len(costs))] + rng.randint(0, 6)
     outcomes = list_open(facts)
     if escalates != (not outcomes):
         raise NoCaseError
@@ -334,7 +334,8 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     if fairness[0] - sum(fairness) / len(fairness) < 0.5 / (100 if facts["rule"] == "equal shares" else 1):
         raise NoCaseError
     truth = {"package": letter, "extras": list(extras), "conflicts": conflicts, "escalate": False}
-    return {**truth, "fairness": fairness[0], "blind": sum(fairness) / len(fairness)}, len(outcomes)
+    total, count = blind_baseline([round(value * MICRO) for value in fairness], difficulty)
+    return {**truth, "fairness": fairness[0], "blind": total / count / MICRO}, len(outcomes)
 
 
 def write_brief(facts: Facts) -> str:
@@ -369,8 +370,8 @@ def solve(scenario: Scenario) -> dict[str, Any]:
 def verify(scenario: Scenario, text: str) -> Verdict:
     """Reward 0.1 limits + 0.15 fairness + 0.05 satisfaction + 0.1 conflicts + 0.6 exact.
 
-    Fairness lies between the mean of the open outcomes (0) and the fair one (1); satisfaction is the mean
-    gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
+    Fairness lies between a blind choice of the open outcomes (0) and the fair one (1); satisfaction is the
+    mean gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
     """
     try:
         answer = parse_answer(text, TradeoffAnswer)
@@ -426,101 +427,8 @@ def _find_mistake(facts: Mapping[str, Any], answer: TradeoffAnswer) -> str:
     return "a conflict stands twice" if len(pairs) < len(answer.conflicts) else ""
 
 
-def certify(scenario: Scenario) -> tuple[float, float]:
-    """Number of the fair outcome (0 to escalate), and of the outcome that beats all others by the brief."""
-    facts, truth = scenario.facts, scenario.truth
-    names = [_name_outcome(outcome) for outcome in list_outcomes(facts)]
-    fair = (truth["package"], tuple(truth["extras"]))
-    claimed = 0 if truth["escalate"] else 1 + names.index(_name_outcome(fair))
-    found = _choose_from_words(scenario.brief)
-    return float(claimed), float(1 + names.index(found)) if found else 0.0
-
-
 def _name_outcome(outcome: Outcome) -> str:
     return " + ".join([outcome[0], *outcome[1]])
-
-
-def _choose_from_words(brief: str) -> str:
-    """The outcome that beats every other in a comparison of two; "" where none can be chosen."""
-    rule, budget, costs, extras, seats = _read_brief(brief)
-    outcomes: dict[str, dict[str, int]] = {}
-    for letter, cost in costs.items():
-        for mask in range(2 ** len(extras)):
-            chosen = [extra for place, extra in enumerate(extras) if mask >> place & 1]
-            total = cost + sum(extra[1] for extra in chosen)
-            gains = {}
-            vetoed = False
-            for seat, about in seats.items():
-                points = about["points"][letter] + sum(extra[2].get(seat, 0) for extra in chosen)
-                gains[seat] = points - about["away"]
-                vetoed |= letter in about["vetoes"] and about["figures"][letter] > about["limit"]
-            if total <= budget and not vetoed and all(gain >= 0 for gain in gains.values()):
-                outcomes[" + ".join([letter, *(extra[0] for extra in chosen)])] = gains
-    if not outcomes:
-        return ""
-    best = {seat: max(gains[seat] for gains in outcomes.values()) for seat in seats}
-
-    def compare(one: str, other: str) -> int:
-        """Positive where the first is fairer: products, or level by level how many seats are below."""
-        first, second = outcomes[one], outcomes[other]
-        if "product" in rule:
-            left = right = 1
-            for seat, about in seats.items():
-                left, right = left * first[seat] ** about["weight"], right * second[seat] ** about["weight"]
-            return (left > right) - (left < right)
-        share = "share" in rule
-
-        def level(gains: Mapping[str, int], seat: str) -> Fraction:
-            return Fraction(gains[seat], best[seat] or 1) if share else Fraction(gains[seat])
-
-        levels = sorted({level(gains, seat) for gains in (first, second) for seat in seats})
-        for height in levels:
-            below = sum(seats[seat]["weight"] for seat in seats if level(first, seat) <= height)
-            others = sum(seats[seat]["weight"] for seat in seats if level(second, seat) <= height)
-            if below != others:
-                return 1 if below < others else -1
-        return 0
-
-    return max(outcomes, key=cmp_to_key(compare))
-
-
-def _read_brief(brief: str) -> tuple[Any, ...]:
-    """Rule, budget, cost of packages, extras (name, cost, points by seat) and seats that the words tell."""
-    rule, budget, costs, extras = "", 0, {}, []
-    seats: dict[str, dict[str, Any]] = {}
-
-    def letters(text: str) -> dict[str, int]:
-        return {letter: int(number) for letter, number in re.findall(r"\b([A-H]) (\d+)", text)}
-
-    for line in brief.split("\n"):
-        if told := read_wording(FAIR, line):
-            rule = told["rule"]
-        elif told := read_wording(BUDGETS, line):
-            budget = int(told["budget"])
-        elif not line.startswith("Extra, ") and (told := read_wording(PACKAGES, line)):
-            costs[told["letter"]] = int(told["cost"])
-        elif found := re.fullmatch(r"Extra, (.+): costs (\d+) k\$, (.+)", line):
-            adds = {
-                seat: int(points) for points, seat in re.findall(r"(\d+) points for ([A-Za-z ]+)", found[3])
-            }
-            extras.append((found[1], int(found[2]), adds))
-        elif told := read_wording(POSITIONS, line.replace(", weight 2", "")):
-            seats[told["seat"]] = {
-                "points": letters(told["points"]),
-                "away": int(told["away"]),
-                "weight": 2 if ", weight 2" in line else 1,
-            }
-            seats[told["seat"]] |= {"vetoes": [], "figures": {}, "limit": 0}
-        elif found := re.fullmatch(r"(.+) vetoes (.+?): (.+), limit (\d+) .+\.", line):
-            about = seats[found[1]]
-            about |= {"vetoes": re.findall(r"\b[A-H]\b", found[2]), "figures": letters(found[3])}
-            about["limit"] = int(found[4])
-    return rule, budget, costs, extras, seats
-
-
-class _WeighArguments(Answer):
-    package: str
-    extras: Annotated[list[str], Field(max_length=10)]
 
 
 def call_tool(scenario: Scenario, call: ToolCall) -> str:
@@ -529,7 +437,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     Raises:
         ToolError: unknown tool, other arguments, no such package or extra.
     """
-    arguments = read_call(call, "weigh", _WeighArguments)
+    arguments = read_call(call, "weigh", WeighArguments)
     facts = scenario.facts
     if arguments.package not in facts["packages"]:
         raise ToolError(f"no package {arguments.package[:20]!r}")
@@ -630,7 +538,7 @@ FAMILY = build_family(
     write_brief=write_brief,
     verify=verify,
     solve=solve,
-    certify=certify,
+    claim=lambda truth: number_outcome(truth["package"], truth["extras"]),
     call_tool=call_tool,
     demonstrate=demonstrate,
     baselines={"random": _answer_randomly, "constant": _answer_none, "greedy": _answer_greedily},

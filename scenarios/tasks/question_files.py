@@ -103,7 +103,7 @@ def read_questions(
     seen: dict[str, ImportedTask] = {}
     for path in paths:
         row, has_json = 0, False
-        for row, content in _iterate_rows(path):
+        for row, content in iterate_rows(path):
             has_json = has_json or not isinstance(content, _NotJson)
             try:
                 task = read(content, check, f"{path.name}:{row}")
@@ -129,8 +129,14 @@ def choose_check(layout: str, choice: str, answer: str) -> Check:
     return Check(kind=kind, expected=answer)
 
 
-def _iterate_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """The number and content of every element of a JSON list, row of a table, or line that is not blank."""
+def iterate_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """The number and content of every element of a JSON list, row of a table, or line that is not blank.
+
+    A row that is no strict JSON comes as a mark that says so, never as a dict.
+
+    Raises:
+        UserError: a file that is missing, empty, too large or damaged.
+    """
     content = _read_file(path)
     if content.startswith(PARQUET):
         yield from enumerate(_read_parquet(path, content), start=1)

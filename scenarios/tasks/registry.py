@@ -8,27 +8,8 @@ from scenarios.base import Family
 from scenarios.jobs import allocation, architecture, bill, threats, tradeoff
 from scenarios.tasks import lookup, maths, programs, search_calculate
 
-JOBS: tuple[str, ...] = ("architecture", "allocation", "threats", "bill", "tradeoff")  # CTO, COO, Risk, Cost,
-# ReconcileGPT: each role's whole job
-TASK_FAMILIES: dict[str, Family] = {
-    "architecture": architecture.FAMILY,
-    "allocation": allocation.FAMILY,
-    "threats": threats.FAMILY,
-    "bill": bill.FAMILY,
-    "tradeoff": tradeoff.FAMILY,
-    "maths": maths.FAMILY,
-    "lookup": lookup.FAMILY,
-    "search_calculate": search_calculate.FAMILY,
-    "programs": programs.FAMILY,
-}
-TASK_ROLES: dict[str, Role] = {
-    "architecture": architecture.ROLE,
-    "allocation": allocation.ROLE,
-    "threats": threats.ROLE,
-    "bill": bill.ROLE,
-    "tradeoff": tradeoff.ROLE,
-    "maths": maths.ROLE,
-    "lookup": lookup.ROLE,
-    "search_calculate": search_calculate.ROLE,
-    "programs": programs.ROLE,
-}
+_JOBS = (architecture, allocation, threats, bill, tradeoff)  # CTO, COO, Risk, Cost, ReconcileGPT: whole jobs
+_ALL = (*_JOBS, maths, lookup, search_calculate, programs)
+JOBS: tuple[str, ...] = tuple(module.NAME for module in _JOBS)
+TASK_FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _ALL}
+TASK_ROLES: dict[str, Role] = {module.ROLE.name: module.ROLE for module in _ALL}

@@ -14,7 +14,7 @@ from typing import Any
 
 from roles.team import RECONCILER, Ask, AskMessage, Decision, Offer
 from scenarios.base import Step, ToolCall
-from scenarios.company.parts.demonstrations import list_searched, measure, search_option
+from scenarios.company.parts import list_searched, measure, search_option
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,

@@ -4,14 +4,13 @@ import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
-from scenarios.company.knapsack import list_efficient
+from scenarios.company.knapsack import Same, list_efficient
 from scenarios.company.records import Part
 from scenarios.company.steps import concave_steps, name_code, step_return
 from scenarios.team.playable import PlayableCase
 
-T = TypeVar("T")
 Band = Literal["tight", "middle", "ample"]
 TIGHT_BELOW, AMPLE_FROM = Fraction(21, 50), Fraction(29, 50)  # share of what seats like this one would spend
 
@@ -33,24 +32,6 @@ def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
 def list_steps(case: PlayableCase, seat: str, option: str) -> list[Part]:
     """The seat's parts on the option that buy something and lie on the upper hull, by rising cost."""
     return list(_steps(Same(case.parts_of(seat, option) or ())))
-
-
-class Same(Generic[T]):
-    """An object as a key of a cache: equal to itself alone, so that no figure is compared.
-
-    A key that is cached keeps its object alive, so no other can take its id.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
 
 
 @lru_cache(maxsize=2048)  # a case's reports are read again and again: when played, scored and measured

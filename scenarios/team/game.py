@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from roles.base import Answer, AnswerError, Role
 from roles.team import MAX_REASON_WORDS, RECONCILER, Ask, Decision, OfferReply, Report, Vote
 from scenarios.base import Style, ToolCall
+from scenarios.company.knapsack import Same
 from scenarios.company.records import Part
-from scenarios.team.frontier import Same
 from scenarios.team.listed_seat import is_listed
 from scenarios.team.offers import (
     CheckedReport,

@@ -42,8 +42,8 @@ from roles.errors import UserError
 from serving.endpoint.governed_tables import GovernedPlay, GovernedTables
 from serving.endpoint.served_team import ServedTeam, read_message_case
 from serving.endpoint.tables import BusyError
+from serving.review.request_view import render_request
 from simulator.export.atomic_files import remove_leftovers, write_atomic
-from simulator.governance.reviewers import render_request
 
 MOST_TASK_BYTES = 4 << 20
 ENDING = ".json"

@@ -13,7 +13,7 @@ from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from fastapi import FastAPI, Response
 
 from serving.endpoint.a2a_agent import FileTaskStore, TeamExecutor, make_card
-from serving.endpoint.governed_tables import GovernedTables, without_grouped_commits
+from serving.endpoint.governed_tables import GovernedTables
 from serving.endpoint.mcp_server import make_mcp_app, make_mcp_server
 from serving.endpoint.metrics import CONTENT_TYPE
 from serving.endpoint.openai_api import make_openai_routes
@@ -59,7 +59,7 @@ def make_app(tables: Tables, name: str, governance: Governance, *, url: str, ver
             folder = governance.store and governance.store.with_name(f"{governance.store.name}.tasks")
             store = FileTaskStore(folder)
             await store.load()
-            governed = GovernedTables(tables, without_grouped_commits(services), governance.reviewers)
+            governed = GovernedTables(tables, services, governance.reviewers)
             executor = TeamExecutor(tables.team, governed, store)
             card = make_card(tables.team, name, f"{url}{A2A_PATH}", version=version)
             handler = DefaultRequestHandler(

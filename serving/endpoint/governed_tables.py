@@ -8,7 +8,7 @@ import asyncio
 import hmac
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -147,8 +147,3 @@ class GovernedTables:
 
     def _name_thread(self, task: str, case: FreeCase) -> str:
         return f"{self._name_stream(task)}/{case.key}"
-
-
-def without_grouped_commits(services: GovernanceServices) -> GovernanceServices:
-    """Return the services with a commit of its own for every transaction: cases come one by one here."""
-    return replace(services, is_batched=False)

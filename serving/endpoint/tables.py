@@ -5,7 +5,6 @@ All jobs share one engine, so they are batched. A caller that goes away takes it
 
 import asyncio
 import hashlib
-import io
 import itertools
 import json
 from collections import OrderedDict
@@ -14,10 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import NOT_SCORED
 from evaluation.minutes.transcript import render_text, transcript
 from roles.base import Role, Tool
@@ -30,7 +26,6 @@ from serving.endpoint.served_team import ServedTeam, check_seat
 from serving.endpoint.tool_talk import Turn
 from simulator.agents.scripted_policies import remember_cases
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
-from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.graph.seating import Seating
 from simulator.observer import Watch
@@ -246,9 +241,7 @@ class Tables:
         self.metrics.add_tokens("completion", completion_tokens)
         game = self._make_game(case)
         briefs = {seat: game.write_report_brief(seat) for seat in case.seats}
-        shown = transcript(
-            episode_to_dict(episode), {"explanation": NOT_SCORED}, briefs=briefs, label=self.team.label
-        )
+        shown = transcript(episode, None, briefs=briefs, label=self.team.label, unscored=NOT_SCORED)
         options = [f"  {letter}. {meaning}" for letter, meaning in case.meanings.items()]
         self._minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
         while len(self._minutes) > MOST_MINUTES:
@@ -265,22 +258,9 @@ class Tables:
         )
 
 
-class LineConsole(Console):
-    """A console that tells each printed line to a caller."""
-
-    def __init__(self, tell: Tell) -> None:
-        super().__init__(file=io.StringIO())
-        self._tell = tell
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Tell one line."""
-        for words in objects:
-            self._tell(words.plain if isinstance(words, Text) else str(words))
-
-
 def watch_lines(tell: Tell | None) -> Watch | None:
     """Return the live view, told line by line to a caller; None without one."""
-    return None if tell is None else LiveView(LineConsole(tell), with_keys=False).watch
+    return None if tell is None else live_view(lambda line: tell(line.plain), with_keys=False)
 
 
 def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from evaluation.pages import load_template
 from serving.guard import Limits
 from serving.review.pages import RefusalError, Website
 from serving.review.room import ReviewSettings, Room, open_room
@@ -93,5 +94,5 @@ def _site(request: Request) -> Website:
 
 def _read_static(name: str) -> bytes:
     if name == "minutes.css":  # the minutes carry it inside; here it is a file, for the policy's sake
-        return files("evaluation").joinpath("templates", "style.j2").read_bytes()
+        return load_template("style.j2").render().encode()
     return files("serving.review").joinpath("static", name).read_bytes()

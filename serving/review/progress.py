@@ -43,7 +43,7 @@ def describe_progress(room: Room, reviewer: str) -> ReviewProgress:
     rulings = Counter(
         entry.body["reviewer"]
         for entry in room.audit.read()
-        if entry.kind == "ruling" and entry.body["outcome"] == "signed"
+        if entry.kind == "ruling" and entry.body["outcome"] == "kept"
     )
     authors = Counter(label.reviewer for label in labels)
     names = sorted({*room.settings.reviewers, *rulings, *authors})

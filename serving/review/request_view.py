@@ -1,10 +1,13 @@
-"""A request at the gate as its page shows it: what is signed, and beside it what the seats read and wrote.
+"""A request at the gate as its page and the terminal show it: what is signed, and what the seats wrote.
 
-Request and transcripts come from the store's sealed log.
+Request and transcripts come from the store's sealed log. At the terminal every line of words that a seat,
+ReconcileGPT or the case's author wrote begins with a bar, so that none of them looks like
+a line of the gate's.
 """
 
+import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluation.minutes.governed import (
@@ -24,9 +27,17 @@ from roles.registry import ROLES
 from roles.team import NO_OPTION
 from simulator.conflicts import Conflict
 from simulator.governance.proposal import PlanPart, Proposal, ReportLine, ReviewRequest
-from simulator.governance.reviewers import TYPES
+from simulator.governance.resolution import MAX_RISK
 from simulator.governance.runner import GovernanceServices
+from simulator.terminal import show
 
+WIDTH = 100  # of the terminal
+TYPES = {
+    "routine": "routine: low risk, no hard conflict",
+    "contested": "contested: seats disagree",
+    "critical": "critical: high risk",
+    "escalation": "handed to you: the team has no plan",
+}
 STEPS = {"report": "reports", "reply": "replies", "vote": "votes", "reconcile": "drafts"}
 
 
@@ -80,7 +91,7 @@ class RequestView:
     options: tuple[ShownOption, ...]
     open_options: tuple[tuple[str, str], ...]  # letter and words of those that an edit may choose
     rows: tuple[SeatRow, ...]
-    notes: tuple[tuple[str, str], ...]  # seat, its note or what was struck out
+    notes: tuple[tuple[str, str, bool], ...]  # seat, words, whether these are its own note
     conflicts: tuple[tuple[bool, str], ...]
     conditions: tuple[str, ...]
     parts: tuple[PartLine, ...]
@@ -108,14 +119,19 @@ def show_request(request: ReviewRequest) -> RequestView:
     """Put a request into words."""
     proposal = request.proposal
     values = proposal.model_dump()
-    meanings = {letter: visible(words) for letter, words in proposal.words.meanings.items()}
-    lines = tuple(list_option_lines(values, proposal.words.meanings, ROLES))
+    meanings = {letter: _tell(words) for letter, words in proposal.words.meanings.items()}
+    lines = tuple(
+        replace(line, meaning=meanings.get(option.option, ""))
+        for option, line in zip(
+            proposal.options, list_option_lines(values, proposal.words.meanings, ROLES), strict=True
+        )
+    )
     return RequestView(
         id=request.interrupt_id,
-        digest=request.digest,
+        digest=proposal.digest,
         case=visible(proposal.case),
         title=visible(proposal.words.title),
-        context=visible(proposal.words.context, max_chars=MAX_BRIEF_CHARS),
+        context=_tell(proposal.words.context),
         plan=_name_plan(proposal),
         option="" if proposal.option == NO_OPTION else visible(proposal.option),
         meaning=meanings.get(proposal.option, ""),
@@ -124,7 +140,7 @@ def show_request(request: ReviewRequest) -> RequestView:
         duties=say_duties(values, ROLES),
         kind=TYPES[proposal.decision_type],
         risk=proposal.risk_score,
-        reason=visible(proposal.reason),
+        reason=_tell(proposal.reason),
         letters=tuple(visible(line.option) for line in proposal.options),
         options=lines,
         open_options=tuple(
@@ -146,6 +162,59 @@ def show_request(request: ReviewRequest) -> RequestView:
         precedents=tuple(visible(case) for case in proposal.precedents),
         refusal=visible(request.refusal),
     )
+
+
+def _tell(text: str) -> str:
+    return visible(text, max_chars=MAX_BRIEF_CHARS)
+
+
+def render_request(request: ReviewRequest) -> str:
+    """Write the request as text for a terminal; nothing in it can move the cursor or hide a line."""
+    return "\n".join(map(show, _write_lines(show_request(request))))
+
+
+def _write_lines(view: RequestView) -> Iterator[str]:
+    yield f"Case {view.case}: {view.title}"
+    yield from _quote(view.context)
+    yield "Options and their best plans by the reports"
+    for line in view.options:
+        yield f"  {'->' if line.note else '  '} {line.letter}: {line.base} k$ before spending; {line.best}"
+        yield from _quote(line.meaning or "no words were given", indent=7)
+    option = f"option {view.option}" if view.option else "no option"
+    yield f"{view.plan}: {option}. {view.money} {view.budget}"
+    yield f"  {view.kind}; risk {view.risk} of {MAX_RISK}. {view.duties}"
+    if view.reason:
+        yield "  ReconcileGPT's reason"
+        yield from _quote(view.reason, indent=4)
+    yield "Offers of each seat (* is funded)"
+    for row in view.rows:
+        for letter, (offers, obstacle) in zip(view.letters, row.cells, strict=True):
+            for one in offers:
+                price = f"cost {one.cost}, worth {one.worth}{', needed' if one.is_needed else ''}"
+                yield f" {'*' if one.is_funded else ' '} {row.title} on {letter}: {one.part}; {price}"
+            if obstacle:
+                yield f"   {row.title} on {letter}: {obstacle}"
+    for seat, words, is_own in view.notes:
+        yield f"  {seat} notes" if is_own else f"  {seat}: {words}"
+        yield from _quote(words if is_own else "", indent=4)
+    yield from (f"  conflict: {words}" for _, words in view.conflicts)
+    yield from (f"  condition: {condition}" for condition in view.conditions)
+    yield "Carried out if you approve" if view.parts else "Nothing is carried out if you approve"
+    yield from (f"  {part.title}: {part.action} (alert {part.alarm})" for part in view.parts)
+    if view.changes:
+        yield "Changed since the last proposal"
+        yield from (f"  {change}" for change in view.changes)
+    yield from (f"Similar case before: {case}" for case in view.precedents)
+    if view.refusal:
+        yield f"The answer before did not count: {view.refusal}"
+    yield f"Digest of the proposal: {view.digest}"
+
+
+def _quote(text: str, *, indent: int = 2) -> Iterator[str]:
+    """Yield words of others in lines that fit a terminal, a bar before each."""
+    bar = " " * indent + "| "
+    for paragraph in text.splitlines():
+        yield from textwrap.wrap(paragraph, WIDTH, initial_indent=bar, subsequent_indent=bar)
 
 
 def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestState:
@@ -200,9 +269,9 @@ def _make_said(body: Mapping[str, Any]) -> SaidLine:
     texts = [str(turn["text"]) for turn in body["turns"]]
     return SaidLine(
         step=STEPS[body["step"]],
-        heard=visible(body["message"], max_chars=MAX_BRIEF_CHARS),
+        heard=_tell(body["message"]),
         calls=tuple(say_call(text) for text in texts[:-1]),
-        text=visible(body["text"] or (texts[-1] if texts else ""), max_chars=MAX_BRIEF_CHARS),
+        text=_tell(body["text"] or (texts[-1] if texts else "")),
     )
 
 
@@ -247,17 +316,17 @@ def _make_row(role: str, report: ReportLine | None, proposal: Proposal) -> SeatR
     return SeatRow(title=say_titles([role], ROLES), cells=tuple(cells))
 
 
-def _list_notes(proposal: Proposal) -> Iterator[tuple[str, str]]:
+def _list_notes(proposal: Proposal) -> Iterator[tuple[str, str, bool]]:
     for role in _list_seats(proposal):
         report = proposal.reports[role]
         if report is None:
             continue
         title = say_titles([role], ROLES)
         if report.note:
-            yield title, visible(report.note)
+            yield title, _tell(report.note), True
         if report.num_false_claims:
             claims = "claim was" if report.num_false_claims == 1 else "claims were"
-            yield title, f"{report.num_false_claims} {claims} struck out as false."
+            yield title, f"{report.num_false_claims} {claims} struck out as false.", False
 
 
 def _make_part(part: PlanPart) -> PartLine:

@@ -3,7 +3,7 @@
 They are lines of one file beside the gate's store: the simulation adds turns and waits, the review app adds
 answers. A turn is named by all that its seat has heard, so a simulation that was stopped asks the same turn
 again and finds the answer given meanwhile. The first answer counts, and whoever gives a seat's first one in a
-case plays it to the end.
+case plays it to the end. Answers are under the seal of the store's key: nobody else speaks for a person.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from roles.base import Role
 from roles.errors import UserError
-from simulator.chat_messages import Said, Speaker, read_opening
-from simulator.governance.seals import digest_json
+from simulator.chat import Said, Speaker, read_opening
+from simulator.governance.seals import digest_json, find_key, is_sealed, seal
 from simulator.line_files import LineFile, read_lines
 
 
@@ -50,13 +50,14 @@ class SeatTurn(_TurnRecord):
 class SeatAnswer(_TurnRecord):
     """An answer of a person.
 
-    Example: SeatAnswer(turn="9f...", text='{"vote": "accept"}', person="ann", time=time_now())
+    Example: SeatAnswer(turn="9f...", text='{"vote": "accept"}', person="ann", time=time_now(), seal="4c...")
     """
 
     turn: str  # id
     text: str
     person: str
     time: AwareDatetime
+    seal: str  # over turn, text and person
 
 
 class _TurnLine(_TurnRecord):
@@ -68,6 +69,11 @@ class SeatDesk:
     """The turns of one store; both processes read what the other has added."""
 
     def __init__(self, store: Path) -> None:
+        """
+        Raises:
+            UserError: no key of the store can be used, see `find_key`.
+        """
+        self._key = find_key(store.with_name(f"{store.name}.key"))
         self.path = store.with_name(f"{store.name}.seats.jsonl")
         self._size, self._turns, self._answers = -1, dict[str, SeatTurn](), dict[str, SeatAnswer]()
 
@@ -78,7 +84,10 @@ class SeatDesk:
 
     def answer(self, turn: SeatTurn, text: str, person: str, time: datetime) -> None:
         """Add an answer to a turn; it is on disk when this returns. The first one counts."""
-        self._add(_TurnLine(answer=SeatAnswer(turn=turn.id, text=text, person=person, time=time)))
+        sealed = seal(self._key, "seat", [turn.id, text, person])
+        self._add(
+            _TurnLine(answer=SeatAnswer(turn=turn.id, text=text, person=person, time=time, seal=sealed))
+        )
 
     def list_turns(self) -> Mapping[str, SeatTurn]:
         """Return all turns by id, oldest first."""
@@ -97,6 +106,7 @@ class SeatDesk:
         return next((self._answers[one].person for one in of_seat if one in self._answers), None)
 
     def _add(self, line: _TurnLine) -> None:
+        self.path.touch(mode=0o600)  # a seat's briefs are in it
         with LineFile(self.path) as file:
             file.add(line.model_dump_json(exclude_none=True).encode())
 
@@ -115,6 +125,9 @@ class SeatDesk:
             if line.turn is not None:
                 self._turns.setdefault(line.turn.id, line.turn)
             if line.answer is not None:
+                told = [line.answer.turn, line.answer.text, line.answer.person]
+                if not is_sealed(self._key, "seat", told, line.answer.seal):
+                    raise UserError(f"{self.path}:{number} was not written with this key; remove the line")
                 self._answers.setdefault(line.answer.turn, line.answer)
 
 

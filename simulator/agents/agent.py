@@ -7,18 +7,40 @@ from functools import partial
 from typing import Any
 
 from roles.base import Role
-from roles.limits import MAX_OBSERVATION_CHARS
+from roles.limits import MAX_OBSERVATION_CHARS, MAX_SEAT_CALLS
 from scenarios.base import ToolCall, ToolError
 from scenarios.tasks.sandbox import find_sandbox
 from simulator.agents.agent_kinds import AgentKind, introduce
 from simulator.agents.code_blocks import parse_code, run_code
-from simulator.agents.seat_tools import SeatTools
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
-from simulator.game import Reports
+from simulator.game import Reports, TeamGame
 from simulator.observer import Observer, note_turn
 from simulator.records import EndReason, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
+
+
+class SeatTools:
+    """Answers the tool calls of one seat in one episode.
+
+    Example: SeatTools(game, "cto")(ToolCall(name="describe", arguments={"option": "A"}))
+    """
+
+    def __init__(self, game: TeamGame, seat: str) -> None:
+        self._game, self._seat = game, seat
+        self._num_calls = 0
+        self.reports: Reports = {}  # what ReconcileGPT's tools reckon with
+
+    def __call__(self, call: ToolCall) -> str:
+        """Answer one call with an observation.
+
+        Raises:
+            ToolError: an unknown tool, wrong arguments, or no calls left.
+        """
+        self._num_calls += 1
+        if self._num_calls > MAX_SEAT_CALLS:
+            raise ToolError(f"no calls left: at most {MAX_SEAT_CALLS}; answer now")
+        return self._game.call_tool(self._seat, call, self.reports)
 
 
 class _CallsSpentError(Exception):

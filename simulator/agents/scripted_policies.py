@@ -1,4 +1,4 @@
-"""Ready policies for the scripted engine: experts, baselines that do not look, hostile, silent. No torch.
+"""Ready policies for the scripted engine: experts, and baselines that do not look. No torch.
 
 They read the transcript as a model would; a specialist's also hold the scenarios and know their own by the
 brief. Habits and chance come from the engine's random source, so that a session always plays the same.
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from roles.errors import unknown
 from roles.team import RECONCILER, Ask, AskMessage, Decision, Report
 from scenarios.base import Family, Scenario, Step, ToolCall
-from scenarios.hostile import HOSTILE_TEXTS, SEAT_TEXTS
 from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, PlayableCase
 from scenarios.team.experts import (
@@ -48,16 +47,6 @@ _ASK_RULE = re.compile(r"you may ask one seat for another offer, (?:once|at most
 _ASKED = re.compile(r'\{"ask": (\{[^}]*\})\}')
 
 _HABIT = re.compile(rf"\b({'|'.join(REPORT_HABITS)})\n{re.escape(OPEN)}")
-
-
-def silent(transcript: str) -> str:
-    """Write an empty answer."""
-    return ""
-
-
-def hostile(transcript: str, rng: random.Random) -> str:
-    """Write one of the hostile texts: garbage, huge, special tokens, NaN, duplicate keys, bad calls."""
-    return rng.choice((*HOSTILE_TEXTS, *SEAT_TEXTS))
 
 
 WriteReport = Callable[[PlayableCase, str, random.Random], Report]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from roles.errors import unknown
-from simulator.chat import Chat
-from simulator.chat_messages import MessageChat, read_opening
+from simulator.chat import Chat, MessageChat, read_opening
 from simulator.engines.base import Completion, CompletionRequest, Engine
 
 

@@ -18,18 +18,24 @@ def session_seed(seed: int, session: str) -> int:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """Apply the lowbias32 integer hash to int64 tensors that hold 32-bit values."""
-    x = ((x ^ (x >> 16)) * 0x21F0AAAD) & _MASK32
-    x = ((x ^ (x >> 15)) * 0x735A2D97) & _MASK32
-    return x ^ (x >> 15)
+    """Apply the lowbias32 integer hash in place to int32 tensors, whose sums and products wrap."""
+    x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(0x21F0AAAD)
+    x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF)).mul_(0x735A2D97)
+    return x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF))
+
+
+def _wrap(x: Tensor) -> Tensor:
+    """The lowest 32 bits of int64 numbers, as int32."""
+    x = x & _MASK32
+    return torch.where(x > _MASK32 >> 1, x - (1 << 32), x).to(torch.int32)
 
 
 def uniform_noise(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
     """Compute (rows, vocab) numbers in (0, 1), a pure function of stream, position and token id."""
-    key = _mix((streams + positions * 0x9E3779B9) & _MASK32)
-    tokens = torch.arange(vocab_size, device=streams.device)
-    bits = _mix((key[:, None] + tokens[None, :] * 0x85EBCA6B) & _MASK32)
-    return (bits.double() + 0.5) / 2**32
+    key = _mix(_wrap(streams + positions * 0x9E3779B9))
+    tokens = _wrap(torch.arange(vocab_size, device=streams.device) * 0x85EBCA6B)
+    bits = _mix(key[:, None] + tokens[None, :])
+    return bits.bitwise_xor_(-(1 << 31)).double().add_(2**31 + 0.5).div_(2**32)
 
 
 def sample_tokens(
@@ -68,7 +74,7 @@ def _draw(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
 def _perturbed_argmax(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
     """Arg max of logprobs (rows, vocab) plus Gumbel noise."""
     noise = uniform_noise(streams, positions, logprobs.shape[-1])
-    return (logprobs - torch.log(-torch.log(noise)).float()).argmax(-1)
+    return (logprobs - noise.log_().neg_().log_().float()).argmax(-1)
 
 
 def _inverted_sum(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:

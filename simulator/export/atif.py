@@ -15,15 +15,54 @@ from roles.team import RECONCILER, AskMessage
 from simulator.agents.dialogue import TranscriptMessage, read_messages
 from simulator.chat import Chat
 from simulator.export.atomic_files import write_document
+from simulator.export.episode_files import SECRET
+from simulator.governance.record import GovernedRecord
 from simulator.records import Episode, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 
 SCHEMA_VERSION = "ATIF-v1.8"
 
 
-def write_atif(path: Path, episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> Path:
+def write_atif(
+    path: Path, played: Episode | GovernedRecord, chat: Chat, *, roles: Mapping[str, Role] = ROLES
+) -> Path:
     """Write one episode as a JSON document; it appears under its name only once it is whole."""
-    return write_document(path, episode_to_atif(episode, chat, roles=roles))
+    to_atif = episode_to_atif if isinstance(played, Episode) else governed_to_atif
+    return write_document(path, to_atif(played, chat, roles=roles))  # type: ignore[arg-type]
+
+
+def governed_to_atif(
+    record: GovernedRecord, chat: Chat, *, roles: Mapping[str, Role] = ROLES
+) -> dict[str, Any]:
+    """Return the record as an ATIF document: the episode, then every entry of the decision log as a step."""
+    document = episode_to_atif(record.episode, chat, roles=roles)
+    log = [
+        {
+            "source": "system",
+            "message": f"Decision log: {entry.kind}.",
+            "extra": {
+                "kind": entry.kind,
+                "at_s": entry.at_s,
+                "hash": entry.hash,
+                **{name: value for name, value in entry.body.items() if name not in SECRET},
+            },
+        }
+        for entry in record.log
+    ]
+    document["steps"] = _number(document["steps"] + log)
+    document["final_metrics"]["total_steps"] = len(document["steps"])
+    document["extra"] |= {
+        "protocol": "full",
+        "status": record.status,
+        "accountable": record.accountable,
+        "num_proposals": len(record.chapters),
+        "num_replans": max((chapter.attempt for chapter in record.chapters), default=0),
+        "option": next(
+            (one.proposal["option"] for one in reversed(record.chapters) if one.is_committed), None
+        ),
+        "is_log_sound": record.is_log_sound,
+    }
+    return document
 
 
 def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> dict[str, Any]:
@@ -175,7 +214,7 @@ def _agent_step(turn: Turn, prompt_ids: tuple[int, ...], call_id: str) -> dict[s
 
 
 def _number(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
+    return [{**step, "step_id": number} for number, step in enumerate(steps, 1)]
 
 
 def _session(episode: Episode) -> str:

@@ -18,7 +18,6 @@ from roles.team import NO_OPTION, TEAM_ROLES
 from simulator.governance.log import DecisionLog, Entry
 from simulator.governance.proposal import PlanPart, Proposal, ReviewRequest, ReviewResponse, Ruling
 from simulator.governance.seals import NotApprovedError, digest_json, refuse
-from simulator.governance.store import transaction
 
 if TYPE_CHECKING:
     from simulator.governance.reviewers import Reviewer
@@ -104,11 +103,22 @@ class Standing:
         shown = [one for one in self.find("requested") if one.body["interrupt_id"] == interrupt_id]
         return shown[0] if shown else None
 
-    def find_nth(self, number: int, digest: str | None = None) -> ReviewRequest | None:
-        """Return the request of this number, from 0; None without one, or where it shows another proposal."""
-        shown = self.find("requested")[number : number + 1]
-        is_wanted = bool(shown) and digest in (None, shown[0].body["digest"])
-        return read_request(shown[0]) if is_wanted else None
+    def find_nth(self, number: int) -> ReviewRequest | None:
+        """Return the request of this number, from 0; None without one."""
+        shown = self.find("requested")
+        return read_request(shown[number]) if 0 <= number < len(shown) else None
+
+    def find_refused(self) -> ReviewRequest | None:
+        """Return the latest request, where its answer did not count and it is to be displayed once more."""
+        for latest in self.find("requested")[-1:]:
+            settled = self.find_settled(latest.body["interrupt_id"])
+            if settled is not None and settled["ruling"] == "refused":
+                return read_request(latest)
+        return None
+
+    def find_proposal(self, digest: str) -> Proposal:
+        """Return the displayed proposal of this digest."""
+        return read_request(self._find_of(digest, "requested")[0]).proposal
 
     def list_answers(self, interrupt_id: str) -> list[Entry]:
         """Return the answers to the request, in order; a first of two approvals too."""
@@ -193,8 +203,7 @@ class Reviewers:
     def __init__(self, log: DecisionLog, *, four_eyes: bool = False) -> None:
         self._log = log
         if four_eyes and not self.wants_four_eyes():
-            with transaction(log.connection, durable=True):
-                log.append(STORE, "four_eyes", {})
+            log.append(STORE, "four_eyes", {}, durable=True)
 
     def wants_four_eyes(self) -> bool:
         """Return whether two people must approve each plan of this store."""
@@ -215,7 +224,7 @@ class Reviewers:
             NotApprovedError: "nameless", "self_approval", or "lookalike" of somebody who is registered.
         """
         require_name(name)
-        with transaction(self._log.connection, durable=True):
+        with self._log.transaction(durable=True):
             known = self.list_registered()
             if name in known:
                 return
@@ -229,14 +238,14 @@ class Reviewers:
         Raises:
             NotApprovedError: "unregistered".
         """
-        with transaction(self._log.connection, durable=True):
+        with self._log.transaction(durable=True):
             if name not in self.list_registered():
                 refuse("unregistered", f"nobody registered the reviewer {name!r}")
             self._log.append(STORE, "removed", {"reviewer": name})
 
     def note_asked(self, request: ReviewRequest, name: str) -> None:
         """Log that a person is asked, once per request: from here on the thread is ruled by people."""
-        with transaction(self._log.connection):
+        with self._log.transaction():
             asked = [entry.body["interrupt_id"] for entry in self._log.find(request.thread, "asked")]
             if request.interrupt_id not in asked:
                 told = {"digest": request.digest, "interrupt_id": request.interrupt_id, "reviewer": name}
@@ -245,7 +254,7 @@ class Reviewers:
     def note_seated(self, thread: str, seat: str, name: str) -> None:
         """Log that a person plays a seat of a thread, once: they cannot rule on its plans."""
         body = {"reviewer": name, "seat": seat}
-        with transaction(self._log.connection, durable=True):
+        with self._log.transaction(durable=True):
             if body not in [entry.body for entry in self._log.find(thread, "seated")]:
                 self._log.append(thread, "seated", body)
 
@@ -308,7 +317,7 @@ class Gate:
     """Requests, commits and everything that is done under a commit, in one store."""
 
     def __init__(self, log: DecisionLog, reviewers: Reviewers) -> None:
-        self._log, self._connection, self._reviewers = log, log.connection, reviewers
+        self._log, self._reviewers = log, reviewers
 
     def stand(self, thread: str) -> Standing:
         """Return how a case stands.
@@ -331,7 +340,7 @@ class Gate:
         Raises:
             ValueError: the thread is another case's.
         """
-        with transaction(self._connection):
+        with self._log.transaction():
             opened = self.stand(thread).find("opened")
             if not opened:
                 body = {"case": case_key, "horizon": horizon, "seats": list(seats)}
@@ -342,19 +351,17 @@ class Gate:
         return int(opened[0].body["horizon"])
 
     def show(self, proposal: Proposal, number: int) -> tuple[ReviewRequest, int]:
-        """Return the request that displays the proposal, and its number: known, or displayed from now on.
+        """Display the proposal; return its request and the number of that.
 
-        `number`: of requests that came before it in this play; a play that starts anew meets them again.
+        `number`: of requests before it; one that another process has displayed meanwhile is returned.
 
         Raises:
             NotApprovedError: "closed".
         """
-        if (known := self.stand(proposal.thread).find_nth(number, proposal.digest)) is not None:
-            return known, number
-        with transaction(self._connection):
+        with self._log.transaction():
             standing = self.stand(proposal.thread)
-            if (known := standing.find_nth(number, proposal.digest)) is not None:
-                return known, number  # another process has displayed it meanwhile
+            if (known := standing.find_nth(number)) is not None:
+                return known, number
             standing.require_unclosed()
             number = len(standing.find("requested"))
             request = ReviewRequest(
@@ -375,7 +382,7 @@ class Gate:
         It must be the latest that was displayed, and approved. A plan that was committed is committed.
         A refusal is logged in the same transaction, and it is final for a request that was approved.
         """
-        with transaction(self._connection, durable=True):
+        with self._log.transaction(durable=True):
             standing = self.stand(proposal.thread)
             refused: dict[str, Any] = {"digest": proposal.digest}
             try:
@@ -429,7 +436,7 @@ class Gate:
         Raises:
             NotApprovedError: not in force, not a part of it, or the case is closed.
         """
-        with transaction(self._connection):
+        with self._log.transaction():
             if part not in proposal.parts:
                 refuse("no_part", f"{part.role} has no such part in the proposal")
             if part.role not in self.stand(proposal.thread).list_executed(proposal.digest):
@@ -443,7 +450,7 @@ class Gate:
         Raises:
             NotApprovedError: not in force, closed, or "not_executed".
         """
-        with transaction(self._connection):
+        with self._log.transaction():
             known = self.stand(proposal.thread).find_observed(proposal.digest)
             if known is not None:
                 return known
@@ -460,7 +467,7 @@ class Gate:
         Raises:
             NotApprovedError: not in force, closed, "no_alert" or "no_replan_left".
         """
-        with transaction(self._connection):
+        with self._log.transaction():
             replanned = self.stand(proposal.thread).find("replanned")
             if proposal.digest in [one.body["digest"] for one in replanned]:
                 return
@@ -480,7 +487,7 @@ class Gate:
         Raises:
             NotApprovedError: "superseded" by a later plan, or "waits" for a ruling.
         """
-        with transaction(self._connection):
+        with self._log.transaction():
             standing = self.stand(proposal.thread)
             if standing.status is not None:
                 return standing.status
@@ -592,7 +599,7 @@ class ReviewDesk:
         if reviewer in (SIMULATED, TERMINAL):
             refuse("unregistered", f"{reviewer!r} answers where a case is played; give a registered name")
         entry = self._keep(interrupt_id, digest_shown, response, reviewer)
-        self._log.connection.commit_now()
+        self._log.commit_now()
         return entry
 
     def _require_open(self, interrupt_id: str) -> tuple[ReviewRequest, Standing]:
@@ -609,7 +616,7 @@ class ReviewDesk:
         return read_request(shown), standing
 
     def _keep(self, interrupt_id: str, digest_shown: str, response: ReviewResponse, reviewer: str) -> Entry:
-        with transaction(self._log.connection, durable=True):
+        with self._log.transaction(durable=True):
             request, standing = self._require_open(interrupt_id)
             if not digest_shown == request.digest == request.proposal.digest:
                 refuse("other_proposal", "the proposal shown is not the one that was requested")
@@ -629,8 +636,7 @@ class ReviewDesk:
                 "feedback": response.feedback,
                 "expires_at_s": int(self._log.now()) + self._lifetime_s,
             }
-            self._log.append(request.thread, _KINDS[response.decision], body)
-            return self._log.read(request.thread)[-1]
+            return self._log.append(request.thread, _KINDS[response.decision], body)
 
     async def ask(self, request: ReviewRequest, reviewer: "Reviewer") -> Entry | None:
         """Return the kept answer, or ask the reviewer and keep the answer; None where there is none yet.
@@ -649,13 +655,13 @@ class ReviewDesk:
     async def _ask(self, request: ReviewRequest, reviewer: "Reviewer") -> None:
         if reviewer.name != SIMULATED:
             self.reviewers.note_asked(request, reviewer.name)
-            await self._log.connection.committed()
+            await self._log.committed()
         elif self.reviewers.awaits_person(request.thread):
             return
         response = await reviewer.review(request)
         if response is not None:
             self._keep(request.interrupt_id, request.digest, response, reviewer.name)
-            await self._log.connection.committed()
+            await self._log.committed()
 
 
 def _require_option(option: str, proposal: Proposal) -> None:

@@ -97,7 +97,7 @@ async def after_monitor(state: FullState) -> str:
 
 
 def _ask_again(state: FullState) -> str:
-    return "review" if state["refusals"] < MAX_REFUSALS else "close"
+    return "propose" if state["refusals"] < MAX_REFUSALS else "close"
 
 
 @cache
@@ -134,8 +134,8 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
     graph.add_edge("answer", "reconcile")
     graph.add_conditional_edges("vote", make_after_vote("propose"), ["reconcile", "propose"])
     graph.add_edge("propose", "review")
-    graph.add_conditional_edges("review", after_review, ["commit", "propose", "reconcile", "review", "close"])
-    graph.add_conditional_edges("commit", make_after_commit(seats), [*executors, "review", "close"])
+    graph.add_conditional_edges("review", after_review, ["commit", "propose", "reconcile", "close"])
+    graph.add_conditional_edges("commit", make_after_commit(seats), [*executors, "propose", "close"])
     graph.add_edge(executors, "outcome")
     graph.add_edge("outcome", "monitor")
     graph.add_conditional_edges("monitor", after_monitor, ["replan", "close"])
@@ -152,15 +152,3 @@ def full_graph(seats: tuple[str, ...], checkpointer: BaseCheckpointSaver[str] | 
 def open_full() -> FullGraph:
     """Return the governed graph of the five roles, for LangGraph's own tools: `langgraph.json` names it."""
     return full_graph(SPECIALISTS, None)
-
-
-def full_graph_mermaid(seats: tuple[str, ...] = SPECIALISTS) -> str:
-    """Draw the graph in Mermaid, as LangGraph does."""
-    return full_graph(seats, None).get_graph().draw_mermaid()
-
-
-def full_graph_edges(seats: tuple[str, ...] = SPECIALISTS) -> list[tuple[str, str, bool]]:
-    """List the edges as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
-    return [
-        (edge.source, edge.target, edge.conditional) for edge in full_graph(seats, None).get_graph().edges
-    ]

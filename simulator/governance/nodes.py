@@ -7,6 +7,7 @@ nothing twice.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from langgraph.runtime import Runtime
@@ -23,7 +24,7 @@ from simulator.governance.log import DecisionLog
 from simulator.governance.outcomes import CarriedPlan, Observation, Outcomes
 from simulator.governance.precedents import Precedent, Precedents, list_features, write_recollection
 from simulator.governance.proposal import CaseWords, OfferLine, PlanPart, Proposal, ReportLine
-from simulator.governance.resolution import Duty, Resolution, assign_duty, decide_for, make_parts, resolve
+from simulator.governance.resolution import Resolution, assign_duty, decide_for, make_parts, resolve
 from simulator.governance.seals import refuse
 from simulator.graph import nodes as team_nodes
 from simulator.graph.context import EpisodeContext
@@ -38,13 +39,12 @@ class FullState(TeamState):
     """Everything that the governed graph carries; `round` counts drafts since the case or the re-plan."""
 
     precedents: list[Precedent]
-    duty: Duty | None
     redraft_reason: str  # why ReconcileGPT drafts anew; it reads this before the brief
     ruled_out: dict[str, str]  # option -> why the reviewer took it out of the case
     changed: list[str]  # seats whose facts changed: they report again before the re-plan
     edited: str | None  # the reviewer's own option, to be proposed anew
     proposal: dict[str, Any] | None
-    shown: int  # requests that were settled
+    shown: int  # number of the request that is proposed next, or waits
     ruling: str  # how the last review ended, "waits" without an answer; for the route only
     attempt: int  # 0 the first plan, up to 3 re-plans
     revision: int  # edits and rejections
@@ -59,7 +59,6 @@ def open_full_case(opened: TeamState) -> FullState:
     return FullState(
         **opened,
         precedents=[],
-        duty=None,
         redraft_reason="",
         ruled_out={},
         changed=[],
@@ -94,6 +93,11 @@ class Course:
     def game(self) -> TeamGame:
         """The game on the case as it stands now, whenever it is asked."""
         return cast(TeamGame, _CurrentGame(lambda: self._stand(self.plans)[1]))
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The features of the case as it was before any plan, by which past cases are recalled."""
+        return list_features(self.write_briefs(()))
 
     def write_briefs(self, plans: Sequence[CarriedPlan]) -> dict[str, str]:
         """Write what the seats read of the case after these plans."""
@@ -132,6 +136,10 @@ class FullContext(EpisodeContext):
     course: Course
     words: CaseWords
 
+    def recall(self) -> list[Precedent]:
+        """Recall closed cases of the same company, and similar ones."""
+        return self.precedents.recall(self.course.features, self.horizon, company=self.words.context)
+
 
 def read_proposal(state: FullState, context: FullContext) -> Proposal:
     """Read this thread's proposal from the state.
@@ -161,17 +169,8 @@ def read_plan(proposal: Proposal) -> CarriedPlan:
 
 def list_plans(standing: Standing) -> dict[str, CarriedPlan]:
     """Return the plans that were carried out and then planned anew, by their proposals' digests."""
-    observed = {entry.body["digest"]: entry.body for entry in standing.find("observed")}
-    replanned = [observed[entry.body["digest"]] for entry in standing.find("replanned")]
-    return {
-        body["digest"]: CarriedPlan(
-            option=body["option"],
-            funded={seat: tuple(choice) for seat, choice in body["funded"].items()},
-            costs=body["costs"],
-            worths=body["worths"],
-        )
-        for body in replanned
-    }
+    digests = [entry.body["digest"] for entry in standing.find("replanned")]
+    return {digest: read_plan(standing.find_proposal(digest)) for digest in digests}
 
 
 def list_before(standing: Standing, digest: str) -> list[CarriedPlan]:
@@ -188,10 +187,7 @@ async def intake(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
         UserError: see `simulator.graph.nodes.intake`.
     """
     update = await team_nodes.intake(state, runtime=runtime)
-    context = runtime.context
-    features = list_features(context.course.write_briefs(()))
-    recalled = context.precedents.recall(features, context.horizon, company=context.words.context)
-    return {**update, "precedents": recalled}
+    return {**update, "precedents": runtime.context.recall()}
 
 
 async def dispatch(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
@@ -242,54 +238,64 @@ def _read_table(state: FullState) -> dict[str, CheckedReport | None]:
 
 
 async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Make the proposal: all that is displayed and carried out, an edited one from the reviewer's option.
+    """Make the proposal and display it: all that is shown and carried out, of an edit the reviewer's option.
 
     One that was displayed before is taken from the log. What people ruled, what was spent and which plan was
     shown before is the log's to say.
+
+    Raises:
+        NotApprovedError: "tampered": the state's reports offer what the case does not have; or "closed".
     """
-    context = runtime.context
+    context, number = runtime.context, state["shown"]
     standing = context.gate.stand(context.thread)
-    known = standing.find_nth(state["shown"])
-    proposal = _make_proposal(state, context, standing) if known is None else known.proposal
-    duty = Duty(
-        responsible=proposal.responsible,
-        accountable=proposal.accountable,
-        consulted=proposal.consulted,
-        informed=["reviewer"],
-    )
-    return {"proposal": proposal.model_dump(), "duty": duty, "ruling": "", "committed": ""}
+    request = standing.find_nth(number)
+    if request is None:
+        request, number = context.gate.show(_make_proposal(state, context, standing), number)
+    return {"proposal": request.proposal.model_dump(), "shown": number, "ruling": "", "committed": ""}
 
 
 def _make_proposal(state: FullState, context: FullContext, standing: Standing) -> Proposal:
-    facts = list_facts(context, standing)
+    refused = standing.find_refused()
+    if refused is not None:
+        return refused.proposal  # once more
+    context.course.plans = list(list_plans(standing).values())
     case = context.course.case
     state = {
         **state,
         "attempt": standing.attempt,
-        "revision": standing.revision,
         "edited": standing.edited,
         "ruled_out": standing.ruled_out,
     }
     resolution = judge(state, case.public)
-    parts = make_parts(list(state["briefs"]), resolution)
-    duty = assign_duty(list(state["briefs"]), parts, state["precedents"])
+    parts = make_parts(list(case.seats), resolution)
+    for part in parts:
+        if part.choice and not _is_true(part, resolution.option, case):
+            refuse("tampered", f"{part.role} can buy no part of this cost and worth on {resolution.option}")
+    precedents = context.recall()
+    responsible, accountable = assign_duty(list(case.seats), parts, precedents)
     draft = None if state["edited"] is not None else _read_draft(state)
     proposal = Proposal(
-        **facts,
+        thread=context.thread,
+        case=case.key,
+        attempt=standing.attempt,
+        revision=standing.revision,
         option=resolution.option,
         reason="" if draft is None else draft.reason,
         decision_type=resolution.decision_type,
         risk_score=resolution.risk_score,
         options=resolution.options,
+        budget=case.public.budget,
+        reserve=0 if standing.attempt else context.outcomes.reserve,
         cost=resolution.cost,
         worth=resolution.worth,
         conflicts=resolution.conflicts,
         conditions=resolution.conditions,
-        responsible=duty["responsible"],
-        accountable=duty["accountable"],
-        consulted=duty["consulted"],
+        responsible=responsible,
+        accountable=accountable,
+        consulted=[seat for seat in case.seats if seat not in responsible],
         parts=parts,
-        precedents=[precedent["case"] for precedent in state["precedents"]],
+        precedents=[precedent["case"] for precedent in precedents],
+        words=context.words.model_copy(update={"context": case.public.situation or context.words.context}),
         reports={
             role: None if report is None else _spell_report(report, resolution)
             for role, report in _read_table(state).items()
@@ -299,37 +305,6 @@ def _make_proposal(state: FullState, context: FullContext, standing: Standing) -
     shown = standing.find("requested")
     before = shown[-1].body["request"]["proposal"] if shown else None
     return proposal.model_copy(update={"changes": list_changes(before, proposal)})
-
-
-def list_facts(context: FullContext, standing: Standing) -> dict[str, Any]:
-    """List what the log and the case fix of the next proposal, whatever the seats said."""
-    context.course.plans = list(list_plans(standing).values())
-    case = context.course.case
-    return {
-        "thread": context.thread,
-        "case": case.key,
-        "attempt": standing.attempt,
-        "revision": standing.revision,
-        "budget": case.public.budget,
-        "reserve": 0 if standing.attempt else context.outcomes.reserve,
-        "words": context.words.model_copy(update={"context": case.public.situation or context.words.context}),
-    }
-
-
-def require_facts(proposal: Proposal, context: FullContext, standing: Standing) -> None:
-    """Refuse a proposal of the state that is not of this case as it stands, or whose figures are not true.
-
-    Raises:
-        NotApprovedError: "tampered".
-    """
-    for name, value in list_facts(context, standing).items():
-        if getattr(proposal, name) != value:
-            refuse("tampered", f"the {name} of the proposal in the state is not the case's")
-    if not sum(part.cost for part in proposal.parts) == proposal.cost <= proposal.budget:
-        refuse("tampered", "the parts of the proposal in the state cost something else, or too much")
-    for part in proposal.parts:
-        if part.choice and not _is_true(part, proposal.option, context.course.case):
-            refuse("tampered", f"{part.role} can buy no part of this cost and worth on {proposal.option}")
 
 
 def _is_true(part: PlanPart, option: str, case: PlayableCase) -> bool:
@@ -396,16 +371,19 @@ def list_changes(before: Mapping[str, Any] | None, now: Proposal) -> list[str]:
 
 
 async def review(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Display the proposal and wait until the log holds an answer; only that has an effect."""
-    context = runtime.context
-    proposal, standing = read_proposal(state, context), context.gate.stand(context.thread)
-    if standing.find_nth(state["shown"], proposal.digest) is None:
-        require_facts(proposal, context, standing)
-    request, number = context.gate.show(proposal, state["shown"])
-    settled = context.gate.stand(context.thread).find_settled(request.interrupt_id)
+    """Wait until the log holds an answer to the request that it displays; only that has an effect.
+
+    Raises:
+        NotApprovedError: "never_displayed".
+    """
+    gate, thread, number = runtime.context.gate, runtime.context.thread, state["shown"]
+    request = gate.stand(thread).find_nth(number)
+    if request is None:
+        refuse("never_displayed", f"request {number} was never displayed in thread {thread!r}")
+    settled = gate.stand(thread).find_settled(request.interrupt_id)
     if settled is None:
         interrupt(request.model_dump())
-        settled = context.gate.stand(context.thread).find_settled(request.interrupt_id)
+        settled = gate.stand(thread).find_settled(request.interrupt_id)
     if settled is None:
         return {"ruling": "waits"}
     return {**_apply_ruling(state, request.proposal, settled), "shown": number + 1}
@@ -467,14 +445,7 @@ async def outcome(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
             observation = context.outcomes.observe(before, plan)
         except KeyError as error:
             refuse("tampered", f"the committed plan cannot be carried out: {error.args[0]}")
-        return {
-            "option": plan.option,
-            "funded": {seat: list(choice) for seat, choice in plan.funded.items()},
-            "costs": dict(plan.costs),
-            "worths": dict(plan.worths),
-            "alerts": list_alerts(proposal, observation),
-            **observation,
-        }
+        return {"alerts": list_alerts(proposal, observation), **observation}
 
     context.gate.observe(proposal, look)
     return {}
@@ -512,7 +483,8 @@ async def replan(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     context = runtime.context
     proposal = read_proposal(state, context)
     observed = find_observed(context, proposal)
-    context.gate.replan(proposal, {name: observed[name] for name in ("option", "alerts", "changed", "left")})
+    told = {name: observed[name] for name in ("alerts", "changed", "left")}
+    context.gate.replan(proposal, {"option": proposal.option, **told})
     before = list_before(context.gate.stand(context.thread), proposal.digest)
     context.course.plans = [*before, read_plan(proposal)]
     written = context.course.write_briefs(context.course.plans)
@@ -568,7 +540,7 @@ async def close(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
             promised=seen[-1]["promised"] if seen else 0,
             actuals=[actual for body in seen for actual in body["actuals"]],
         )
-        return {"precedent": precedent, "features": sorted(list_features(context.course.write_briefs(())))}
+        return {"precedent": precedent, "features": sorted(context.course.features)}
 
     context.log.verify(context.thread)
     return {"status": context.gate.close(proposal, tell)}

@@ -9,7 +9,7 @@ of the real company.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Protocol
 
 from typing_extensions import TypedDict
@@ -28,7 +28,6 @@ from scenarios.team import TeamScenario, seat_team, with_seat
 from scenarios.team.listed_seat import is_listed, list_parts
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
 
-KEPT_SITUATIONS = 8  # of one case, whose next plans are not measured anew
 RESERVE_SHARE = 20  # percent of a written case's budget
 SHOCK_LOSS = (50, 100)  # least and greatest percent that the part it hits loses of its worth
 NEEDED_SHARE = 0.5  # of shocks that hit a part which a limit hangs on, where there is one
@@ -123,7 +122,7 @@ class SimulatedOutcomes:
     ) -> None:
         self.scenario = scenario
         self._seed, self._shock_share, self._with_traits = seed, shock_share, with_traits
-        self._follow = lru_cache(maxsize=KEPT_SITUATIONS)(self._follow_anew)
+        self._followed: dict[str, Situation] = {}  # by the plans before it
 
     @cached_property
     def world(self) -> World:
@@ -144,7 +143,12 @@ class SimulatedOutcomes:
 
     def follow(self, plans: Sequence[CarriedPlan]) -> Situation:
         """Return the situation after these plans in turn."""
-        return self._follow(tuple(map(_freeze, plans)))
+        if not plans:
+            return open_situation(self.world)
+        name = repr(plans)
+        if name not in self._followed:
+            self._followed[name] = self._carry_out(self.follow(plans[:-1]), plans[-1])[0]
+        return self._followed[name]
 
     def continue_case(self, plans: Sequence[CarriedPlan]) -> TeamScenario:
         """See Outcomes.continue_case."""
@@ -184,14 +188,6 @@ class SimulatedOutcomes:
                 *(seat for seat in kept if plan.funded.get(seat)),
             ],
         )
-
-    def _follow_anew(self, plans: tuple["_FrozenPlan", ...]) -> Situation:
-        situation = open_situation(self.world)
-        for option, *tables in plans:
-            funded, costs, worths = map(dict, tables)
-            plan = CarriedPlan(option=option, funded=funded, costs=costs, worths=worths)
-            situation, _ = self._carry_out(situation, plan)
-        return situation
 
     def _carry_out(self, situation: Situation, plan: CarriedPlan) -> tuple[Situation, PlanOutcome]:
         """Carry out the parts that structures measure; those of listed seats bring what was listed."""
@@ -250,16 +246,6 @@ def _buy_listed(seat: Seat, plans: Sequence[CarriedPlan]) -> dict[str, Any]:
 def _spell_actual(actual: Actual) -> ActualEffect:
     effect: ActualEffect = ActualEffect(**asdict(actual))  # type: ignore[typeddict-item]
     return effect
-
-
-_FrozenPlan = tuple[str, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]
-
-
-def _freeze(plan: CarriedPlan) -> _FrozenPlan:
-    """The plan as a key: option, then funded, costs and worths by seat."""
-    tables = (plan.funded, plan.costs, plan.worths)
-    funded, costs, worths = (tuple(sorted(table.items())) for table in tables)
-    return plan.option, funded, costs, worths
 
 
 def tell_progress(plan: Plan, observation: Observation) -> list[str]:

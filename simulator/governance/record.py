@@ -35,10 +35,10 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class GateAnswer:
     """One display of a proposal at the gate, and how the gate settled it.
 
-    Example: Answer(shown_at_s=1, reviewer="ann", ruling="approve", reason="", option=None, feedback="",
+    Example: GateAnswer(shown_at_s=1, reviewer="ann", ruling="approve", reason="", option=None, feedback="",
                     answered_at_s=2)
     """
 
@@ -60,7 +60,7 @@ class Chapter:
     drafts: tuple[Draft, ...]  # empty: the reviewer's own option
     digest: str
     proposal: Mapping[str, Any]  # of `proposal.Proposal`
-    answers: tuple[Answer, ...]
+    answers: tuple[GateAnswer, ...]
     is_committed: bool
     delivered: tuple[str, ...]  # seats
     observation: Mapping[str, Any] | None  # of `outcomes.Observation`; None: nothing observed
@@ -247,10 +247,10 @@ def _read_chapters(
     return tuple(chapters)
 
 
-def _read_answer(standing: Standing, shown: Entry) -> Answer:
+def _read_answer(standing: Standing, shown: Entry) -> GateAnswer:
     interrupt_id = shown.body["interrupt_id"]
     settled, answer = standing.find_settled(interrupt_id), standing.find_answer(interrupt_id)
-    return Answer(
+    return GateAnswer(
         shown_at_s=shown.at_s,
         reviewer=answer.body["reviewer"] if answer else "",
         ruling=settled["ruling"] if settled else "waiting",

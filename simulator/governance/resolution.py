@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
-
 from roles.team import NO_OPTION, Decision
 from scenarios.team.funding import choose_best, find_obstacle, list_fundings
 from scenarios.team.offers import Table, TabledOffer, offers_on
@@ -47,10 +45,9 @@ class Resolution:
     decision_type: DecisionType
     risk_score: int  # 0 to 12, see `score_risk`
     options: list[OptionLine]
-    conflicts: list[Conflict]
+    conflicts: list[Conflict]  # those over a hard limit first
     conditions: list[str]
     watched: list[str]  # seats that may lose less without an alert
-    escalated_because: str  # "" where it is not
 
 
 def resolve(
@@ -75,7 +72,6 @@ def resolve(
     risk = MAX_RISK
     if option != NO_OPTION:
         risk = score_risk(public, table, funded, objectors, len(ruled_out) + num_failures)
-    conflicts = list_conflicts(public, table)
     watched = [] if option == NO_OPTION else [seat for seat in public.seats if seat in objectors]
     conditions = [] if option == NO_OPTION else _list_conditions(table, option, funded, watched)
     conditions += [f"{name} stays out: {why}" for name, why in ruled_out.items()]
@@ -87,10 +83,9 @@ def resolve(
         decision_type=_classify(option, risk, objectors),
         risk_score=risk,
         options=list_option_lines(public, table, ruled_out),
-        conflicts=conflicts,
+        conflicts=sorted(find_conflicts(public, table), key=lambda conflict: not conflict.is_hard),
         conditions=conditions + ([f"escalated: {reason}"] if reason else []),
         watched=watched,
-        escalated_because=reason,
     )
 
 
@@ -129,11 +124,6 @@ def decide_for(
         if line.option == option and line.worth is not None:
             return Decision(option=option, fund=line.fund, escalate=False)
     return None
-
-
-def list_conflicts(public: PublicCase, table: Table) -> list[Conflict]:
-    """List the reports' conflicts as a proposal shows them, those over a hard limit first."""
-    return sorted(find_conflicts(public, table), key=lambda conflict: not conflict.is_hard)
 
 
 def score_risk(
@@ -235,32 +225,15 @@ def _classify(option: str, risk: int, objectors: Sequence[str]) -> DecisionType:
     return "contested" if risk > ROUTINE_RISK or objectors else "routine"
 
 
-class Duty(TypedDict):
-    """RACI roles of a case: responsible, accountable (exactly one), consulted, informed.
+def assign_duty(
+    seats: Sequence[str], parts: Sequence[PlanPart], precedents: Sequence[Precedent]
+) -> tuple[list[str], str]:
+    """Return the seats that are responsible, those that something is bought for, and who is accountable.
 
-    Example: {"responsible": ["cto", "coo"], "accountable": "cto", "consulted": ["coo"],
-              "informed": ["reviewer"]}
-    """
-
-    responsible: list[str]
-    accountable: str
-    consulted: list[str]
-    informed: list[str]
-
-
-def assign_duty(seats: list[str], parts: Sequence[PlanPart], precedents: Sequence[Precedent]) -> Duty:
-    """Assign RACI. Responsible are the seats that something is bought for; all of them where nothing is.
-
-    Accountable is the responsible seat whose KPI fell most often in recalled cases: of equals the one with
-    the dearest part, then the first.
+    All seats are responsible where nothing is bought. Accountable is the responsible seat whose KPI fell most
+    often in recalled cases: of equals the one with the dearest part, then the first.
     """
     costs = {part.role: part.cost for part in parts if part.choice}
     responsible = [seat for seat in seats if seat in costs] or list(seats)
     fallen = Counter(seat for precedent in precedents for seat in precedent["alerts"])
-    accountable = max(responsible, key=lambda seat: (fallen[seat], costs.get(seat, 0)))
-    return Duty(
-        responsible=responsible,
-        accountable=accountable,
-        consulted=[seat for seat in seats if seat not in responsible],
-        informed=["reviewer"],
-    )
+    return responsible, max(responsible, key=lambda seat: (fallen[seat], costs.get(seat, 0)))

@@ -7,7 +7,7 @@ nothing is done twice; the play goes on where the log ends. A fault stays with i
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,6 @@ from simulator.governance.precedents import Precedents
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import Reviewer
 from simulator.governance.seals import Clock, NotApprovedError, digest_json
-from simulator.governance.store import Store, transaction
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import Reply, Step
 from simulator.graph.garbage_collection import deferred_garbage_collection
@@ -54,16 +53,6 @@ class GovernanceServices:
     gate: Gate
     desk: ReviewDesk
     precedents: Precedents
-    is_batched: bool = True  # one commit for what many episodes did at once
-
-    @property
-    def connection(self) -> Store:
-        """The open file."""
-        return self.log.connection
-
-    def committing(self) -> AbstractContextManager[None]:
-        """Commit many transactions at once meanwhile."""
-        return self.connection.grouping() if self.is_batched else nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +127,7 @@ class DurableAgents:
         text = await agent.answer(message)
         turns = TURNS.dump_python(agent.turns[num_turns:], mode="json")
         body = {"role": role, "step": step, "heard": heard, "message": message, "text": text, "turns": turns}
-        with transaction(self._log.connection):
+        with self._log.transaction():
             known = self._find(heard)
             if known is None:  # nobody else plays the thread
                 self._log.append(self._thread, "said", {**body, **agent.account()})
@@ -204,7 +193,7 @@ async def play_governed(
         services.log.head()
     except NotApprovedError as error:
         raise UserError(f"{error}; use the store's own key, or another store") from None
-    with deferred_garbage_collection(concurrency), services.committing():
+    with deferred_garbage_collection(concurrency), services.log.grouping():
         newest = services.precedents.horizon()
         plays = []
         for thread, case in zip(threads, cases, strict=True):
@@ -286,7 +275,7 @@ class _Play:
             state = await graph.ainvoke(step, thread_config(self.thread), context=context, durability="exit")
             interrupts = state.get("__interrupt__", ())
             if not interrupts:
-                await self.services.connection.committed()
+                await self.services.log.committed()
                 return state, self.services.gate.read_status(self.thread), None
             request = ReviewRequest.model_validate(interrupts[0].value)
             if await self.services.desk.ask(request, self.reviewer) is None:

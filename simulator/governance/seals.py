@@ -18,7 +18,7 @@ ROOT = 0
 KEY_VARIABLE = "EMADS_APPROVAL_KEY"
 
 Clock = Callable[[], float]  # seconds since 1970, UTC
-Purpose = Literal["log", "mark", "token", "session", "form"]
+Purpose = Literal["log", "mark", "seat", "token", "session", "form"]
 
 
 class NotApprovedError(Exception):

@@ -1,22 +1,19 @@
-"""The SQLite file of a store: one append-only table, transactions that are all or nothing, and its mark.
+"""The SQLite file of a store: one append-only table; and its mark.
 
-While many episodes are played, the transactions of one turn of the event loop are committed together. The
-mark, a file beside the store, tells how far the log had come: an old copy of the store, or a log that was
+The mark, a file beside the store, tells how far the log had come: an old copy of the store, or a log that was
 cut off, lacks an entry that the mark knows. Whoever can write both files can take both back, or delete the
 mark: keep it on another disk, or under another user, against that.
 """
 
-import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from roles.errors import InfrastructureError, UserError
+from roles.errors import UserError
 from simulator.governance.seals import is_sealed, seal
 
 BUSY_TIMEOUT_MS = 30_000
@@ -47,176 +44,23 @@ class LogHead(NamedTuple):
     hash: str
 
 
-class Keeper(Protocol):
-    """Watches over the transactions of a store: the decision log, with the store's mark."""
-
-    def begin(self) -> None:
-        """Look at the file once nobody else can write; raises OSError where it is not the one it was."""
-
-    def commit(self, *, durable: bool) -> None:
-        """Hear that all is in the file; raises OSError."""
-
-    def undo(self, *, is_over: bool) -> None:
-        """Hear that something was taken back; `is_over`: with the whole transaction."""
+EMPTY = LogHead(0, GENESIS)
 
 
-class _Group:
-    """Transactions that are committed together."""
+class StoreFile(NamedTuple):
+    """The path of an open store, and the device and number of the file that was opened there."""
 
-    def __init__(self) -> None:
-        self.done, self.error = asyncio.Event(), ""
+    path: Path
+    device: int
+    inode: int
 
-
-class Store(sqlite3.Connection):
-    """The open file. Use `transaction` to write to it.
-
-    Inside `grouping` a transaction that has ended is seen by this process at once, but is on disk only when
-    `committed` returns. Commits keep the order of transactions: a later one is never there without an
-    earlier one. After a commit that failed nothing is written any more until the file is opened again.
-    """
-
-    keeper: Keeper | None = None
-    place: Path | None = None  # of the file; None: in memory
-    file: tuple[int, int] = (0, 0)  # its device and number
-    is_inside = False  # a transaction of ours is under way
-    _is_durable = False  # the last one that was begun waits for the disk
-    _num_groupings = 0
-    _group: _Group | None = None
-    _error = ""  # of the commit that failed
-
-    @contextmanager
-    def grouping(self) -> Iterator[None]:
-        """Commit transactions together meanwhile; the event loop must be running. May be nested."""
-        self._num_groupings += 1
-        try:
-            yield
-        finally:
-            self._num_groupings -= 1
-            self.flush()
-
-    async def committed(self) -> None:
-        """Wait until all transactions that have ended are on disk.
-
-        Raises:
-            InfrastructureError: a commit failed, the disk being full for example.
-        """
-        group, error = self._group, self._error
-        if group is not None:
-            await group.done.wait()
-            error = group.error
-        if error:
-            raise InfrastructureError(error)
-
-    def commit_now(self) -> None:
-        """Commit what has ended, without waiting for the others of the group.
-
-        Raises:
-            InfrastructureError: see `committed`.
-        """
-        self.flush()
-        if self._error:
-            raise InfrastructureError(self._error)
-
-    def flush(self) -> None:
-        """Commit what has ended and is not committed; nothing is raised, `committed` tells."""
-        group = self._group
-        if group is None:
-            return
-        try:
-            self._commit()
-        except (sqlite3.Error, OSError) as error:
-            self._fail(str(error))
-        else:
-            self._group = None
-            group.done.set()
-
-    def begin(self, *, durable: bool) -> None:
-        """Open a transaction, or in `grouping` the next one of the group. See `transaction`."""
-        if self._error:
-            raise InfrastructureError(self._error)
-        if self._num_groupings:
-            self._open_group(durable=durable)
-            self.execute("SAVEPOINT one")
-        else:
-            self._begin(durable=durable)
-        self.is_inside = True
-
-    def end(self) -> None:
-        """Keep what was done since `begin`: committed, or in `grouping` with the group."""
-        self.is_inside = False
-        if self._group is not None:
-            self.execute("RELEASE one")
-        else:
-            self._commit()
-
-    def undo(self, error: BaseException) -> None:
-        """Take back what was done since `begin`, because of this error."""
-        self.is_inside = False
-        if not self.in_transaction:  # a full disk has taken back everything, the rest of the group too
-            self._fail(str(error))
-        elif self._group is not None:
-            self.execute("ROLLBACK TO one")
-            self.execute("RELEASE one")
-        else:
-            self.execute("ROLLBACK")
-        if self.keeper is not None:
-            self.keeper.undo(is_over=not self.in_transaction)
-
-    def _open_group(self, *, durable: bool) -> None:
-        if self._group is not None and durable and not self._is_durable:
-            self.commit_now()  # how long a commit waits for the disk cannot be changed inside it
-        if self._group is not None:
-            return
-        self._begin(durable=durable)
-        self._group = group = _Group()
-        asyncio.get_running_loop().call_soon(self._flush_group, group)
-
-    def _begin(self, *, durable: bool) -> None:
-        if durable != self._is_durable:
-            self.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._is_durable = durable
-        self.execute("BEGIN IMMEDIATE")
-        try:
-            if self.place is not None and _identify(self.place) != self.file:
-                raise OSError("another file stands in its place")
-            foreign = _find_foreign(self)
-            if foreign is not None:
-                raise OSError(f"{foreign!r} in it is not as a store has it")
-            if self.keeper is not None:
-                self.keeper.begin()
-        except BaseException as error:
-            self.execute("ROLLBACK")
-            if self.keeper is not None:
-                self.keeper.undo(is_over=True)
-            if isinstance(error, OSError):
-                self._fail(str(error))
-            raise
-
-    def _commit(self) -> None:
-        try:
-            self.execute("COMMIT")
-        except sqlite3.Error:
-            with suppress(sqlite3.Error):
-                self.execute("ROLLBACK")
-            if self.keeper is not None:
-                self.keeper.undo(is_over=True)
-            raise
-        if self.keeper is not None:
-            self.keeper.commit(durable=self._is_durable)
-
-    def _flush_group(self, group: _Group) -> None:
-        if self._group is group:
-            self.flush()
-
-    def _fail(self, why: str) -> None:
-        """Stop writing; those that wait for the group get the error."""
-        self._error, group = f"the store cannot be written: {why}", self._group
-        if group is not None:
-            self._group, group.error = None, self._error
-            group.done.set()
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to this file."""
+        found = self.path.stat()
+        return (found.st_dev, found.st_ino) == self[1:]
 
 
-def open_store(path: Path | None) -> Store:
+def open_store(path: Path | None) -> tuple[sqlite3.Connection, StoreFile | None]:
     """Open the file, and make it where it is missing; None: a store in memory that ends with the process.
 
     Raises:
@@ -226,9 +70,8 @@ def open_store(path: Path | None) -> Store:
         raise UserError(f"--db {str(path)!r}: no folder {str(path.parent)!r}; make it first")
     with ExitStack() as stack:
         try:
-            if path is not None:
-                _keep_private(path)
-            store = sqlite3.connect(path or ":memory:", isolation_level=None, factory=Store)
+            file = None if path is None else _keep_private(path)
+            store = sqlite3.connect(path or ":memory:", isolation_level=None)
             stack.callback(store.close)
             store.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
             store.execute("PRAGMA journal_mode=WAL")
@@ -236,9 +79,7 @@ def open_store(path: Path | None) -> Store:
             store.execute("PRAGMA synchronous=NORMAL")
             store.execute("PRAGMA temp_store=MEMORY")
             store.executescript(_SCHEMA)
-            if path is not None:
-                store.place, store.file = path, _identify(path)
-            foreign = _find_foreign(store)
+            foreign = find_foreign(store)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
         if foreign is not None:
@@ -247,20 +88,17 @@ def open_store(path: Path | None) -> Store:
                 "changed the file, or another version made it; choose another file"
             )
         stack.pop_all()  # only a store that is refused is closed here
-    return store
+    return store, file
 
 
-def _identify(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
-def _keep_private(path: Path) -> None:
+def _keep_private(path: Path) -> StoreFile:
     """Make the file where it is missing; nobody but its owner may read it, and SQLite's files beside it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
-        if os.fstat(descriptor).st_mode & 0o077:
+        found = os.fstat(descriptor)
+        if found.st_mode & 0o077:
             os.fchmod(descriptor, 0o600)
+        return StoreFile(path, found.st_dev, found.st_ino)
     finally:
         os.close(descriptor)
 
@@ -274,7 +112,7 @@ def _list_parts(store: sqlite3.Connection) -> list[_Part]:
 
 @cache
 def _list_own_parts() -> list[_Part]:
-    """The parts of a store: its tables, indexes and triggers, each with its SQL."""
+    """The parts of a store: its table, index and triggers, each with its SQL."""
     store = sqlite3.connect(":memory:")
     store.executescript(_SCHEMA)
     parts = _list_parts(store)
@@ -282,7 +120,7 @@ def _list_own_parts() -> list[_Part]:
     return parts
 
 
-def _find_foreign(store: Store) -> str | None:
+def find_foreign(store: sqlite3.Connection) -> str | None:
     """Return the name of a part of the file that a store lacks, or that is not as a store has it.
 
     An index that leaves out rows hides them, a trigger drops what is written, a view stands for a table.
@@ -291,32 +129,6 @@ def _find_foreign(store: Store) -> str | None:
     if found == own:
         return None
     return next((str(part[1]) for part in [*found, *own] if found.count(part) != own.count(part)), "a table")
-
-
-@contextmanager
-def transaction(store: Store, *, durable: bool = False) -> Iterator[None]:
-    """Run all statements or none; a transaction that is open already is joined.
-
-    On disk at the end, or in `Store.grouping` with the group. Survives kill -9 always; with `durable` the
-    disk is waited for, so that it survives a power cut too. Nothing may be awaited inside.
-
-    Raises:
-        InfrastructureError: the disk is full or fails, another process holds the file for too long, or an
-            earlier commit of this store failed.
-    """
-    if store.is_inside:
-        yield
-        return
-    try:
-        store.begin(durable=durable)
-        try:
-            yield
-        except BaseException as error:
-            store.undo(error)
-            raise
-        store.end()
-    except (sqlite3.OperationalError, OSError) as error:
-        raise InfrastructureError(f"the store cannot be written: {error}") from error
 
 
 class HighWaterMark:
@@ -329,7 +141,7 @@ class HighWaterMark:
             UserError: it cannot be written.
         """
         self._path, self._key = path, key
-        self._known: tuple[bytes, LogHead, LogHead] = (b"", LogHead(0, GENESIS), LogHead(0, GENESIS))
+        self._known: tuple[bytes, LogHead, LogHead] = (b"", EMPTY, EMPTY)
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         except OSError as error:

@@ -14,7 +14,7 @@ from roles.registry import ROLES
 from roles.team import SPECIALISTS
 from scenarios.team import PlanGame, generate
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import MAX_TURNS

@@ -9,9 +9,8 @@ from roles.team import RECONCILER
 from scenarios.tasks.sandbox import find_sandbox
 from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
-from simulator.agents.agent import Agent
+from simulator.agents.agent import Agent, SeatTools
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
-from simulator.agents.seat_tools import SeatTools
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.replay import ReplayEngine

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from functools import cache
+from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -76,11 +77,11 @@ def open_team() -> TeamGraph:
     return team_graph(SPECIALISTS)
 
 
-def graph_mermaid(seats: tuple[str, ...] = SPECIALISTS) -> str:
-    """Draw the graph in Mermaid, as LangGraph does."""
-    return team_graph(seats).get_graph().draw_mermaid()
+def draw_mermaid(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str:
+    """Draw a graph in Mermaid, as LangGraph does."""
+    return graph.get_graph().draw_mermaid()
 
 
-def graph_edges(seats: tuple[str, ...] = SPECIALISTS) -> list[tuple[str, str, bool]]:
+def list_edges(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[tuple[str, str, bool]]:
     """List the edges as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
-    return [(edge.source, edge.target, edge.conditional) for edge in team_graph(seats).get_graph().edges]
+    return [(edge.source, edge.target, edge.conditional) for edge in graph.get_graph().edges]

@@ -113,7 +113,7 @@ def is_cheap(command: str) -> bool:
         return True
     if command.startswith("emads simulate "):
         waits = any(part in command for part in ("--reviewer web", "--reviewer terminal", "=human"))
-        return "--team scripted" in command and "--spans" not in command and not waits
+        return "--team scripted" in command and not waits
     return command.startswith("emads plan ") and re.search(r"--device (a|h)\d00", command) is not None
 
 

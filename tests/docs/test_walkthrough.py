@@ -59,7 +59,6 @@ SKIPPED = {  # pattern: why a command is not run here
     r"runs/idle": "60,000 rows: minutes",
     r"emads labels|--labels|emads train ppo": "a trained role: tests/training/stages/test_feedback_stages.py",
     r"emads train tasks": "tests/training/stages/test_tasks.py",
-    r"runs/spans": "an extra package: tests/simulator/export/test_telemetry.py",
 }
 
 

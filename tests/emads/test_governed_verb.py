@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from episode_rows import read_governed
 
 from emads.cli import main
-from simulator.export.episode_files import read_governed
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from command_line import fail
+from episode_rows import read_episodes
 from tiny_models import make_untrained_run
 
 from emads.cli import main
 from scenarios.written.written_case import read_case
-from simulator.export.episode_files import read_episodes
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -35,7 +35,7 @@ def test_written_cases_play_and_everything_is_kept(
     )
     out = capsys.readouterr().out
     assert status == 0
-    episodes = list(read_episodes(tmp_path / "e.jsonl"))
+    episodes = read_episodes(tmp_path / "e.jsonl")
     assert len(episodes) == len(EXAMPLES)
     assert out.count("Not scored: nobody knows the right answer") == len(EXAMPLES)
     assert "team reward R" not in out

@@ -40,12 +40,11 @@ from serving.environments.http_env import make_app
 from serving.environments.http_rows import make_row
 from serving.environments.plays import KINDS, Play
 from simulator.engines.openai.reply import EndpointError, read_error_text, read_message
-from simulator.export.episode_files import episode_to_json, read_episodes
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.seals import read_or_create_key
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 from training.config.loading import load_config
-from training.feedback.labels import Label, Message, Provenance, Verdict, add_label, read_labels
+from training.feedback.labels import Label, Message, Provenance, VerdictLabel, add_label, read_labels
 from training.models.base_model import load_pretrained
 
 ROOT = Path(__file__).parent.parent.parent
@@ -208,7 +207,7 @@ REPLY = {
     ],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2},
 }  # fmt: skip
-VERDICT = Verdict(
+VERDICT = VerdictLabel(
     case=CASE.key,
     seat="cto",
     prompt=(Message(role="system", content="You are CTO."), Message(role="user", content="Which option?")),
@@ -272,11 +271,6 @@ READERS: dict[str, Reader] = {
         sound=lambda _: QUESTIONS,
         read=lambda content, folder: read_task_folder(write(content, folder, "q.jsonl").parent),
         refuses=(UserError,),
-    ),
-    "episodes": Reader(
-        sound=lambda _: [episode_to_json(EPISODE).encode() + b"\n"],
-        read=lambda content, folder: list(read_episodes(write(content, folder, "episodes.jsonl"))),
-        refuses=(UserError, ValueError),
     ),
     "replies of endpoints": Reader(
         sound=lambda _: [json.dumps(REPLY).encode(), b'{"error": {"message": "busy"}}'],

@@ -33,7 +33,7 @@ from training.data import demonstrations
 from training.data.demonstrations import team_scenario
 from training.models.weights import copy_weights, load_weights, weights_differ
 from training.rl.credit.assign import CreditAssigner
-from training.rl.solo.alarm_files import read_alarms, write_alarms
+from training.rl.solo.alarms import read_alarms, write_alarms
 from training.rl.solo.algorithm import GroupCredit
 from training.rl.update import PolicyUpdater
 from training.runs.run_folder import Run
@@ -174,8 +174,8 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
         }  # fmt: skip
         assert stages_of_role["oracle"]["mean"] == 1.0
     baselines = {
-        "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle_searched",
-        "reachable", "oracle",
+        "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle_rising",
+        "oracle_searched", "reachable", "oracle",
     }  # fmt: skip
     assert set(summary["team"]) == {*TRAINED, *baselines, "paired"}
     assert {"marl-grpo", "marl-grpo_greedy"} <= set(summary["team"]["paired"])

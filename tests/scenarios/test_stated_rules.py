@@ -20,7 +20,7 @@ from scenarios.team.offers import MAX_NAME_CHARS
 from scenarios.team.single import SingleGame
 from scenarios.team.texts.full import WORDS_RULES
 from scenarios.team.verdicts import verify_report
-from simulator.agents import agent, seat_tools
+from simulator.agents import agent
 from simulator.graph.runner import MAX_TURNS
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 from training.config.grpo_config import GrpoConfig
@@ -101,7 +101,7 @@ def test_jobs_state_the_same_rules(role: Role) -> None:
 def test_the_simulator_keeps_the_limits_that_prompts_state() -> None:
     assert min(GrpoConfig().max_turns, MAX_TURNS) >= limits.SURE_TURNS
     assert vars(agent)["MAX_OBSERVATION_CHARS"] == limits.MAX_OBSERVATION_CHARS
-    assert vars(seat_tools)["MAX_SEAT_CALLS"] == limits.MAX_SEAT_CALLS
+    assert vars(agent)["MAX_SEAT_CALLS"] == limits.MAX_SEAT_CALLS
     call = '<tool_call>{"name": "sheet", "arguments": {}}</tool_call>'
     assert len(parse_tool_calls(call * limits.MAX_CALLS_PER_TURN)) == limits.MAX_CALLS_PER_TURN
     with pytest.raises(BadToolCallError):

@@ -20,7 +20,7 @@ from scenarios.hostile import HOSTILE_VALUES
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import play_solos
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.tool_calls import format_tool_call

@@ -59,7 +59,7 @@ def test_the_command_lists_broken_promises(program: Path, capsys: pytest.Capture
     ("text", "reference", "reason"),
     [
         ("FAMILY = 3", "x.py", "unknown family in .*x.py: 'FAMILY'"),
-        ("from scenarios.cto import FAMILY as MINE", "x.py:MIEN", "did you mean 'MINE'"),
+        ("from scenarios.reconcile import FAMILY as MINE", "x.py:MIEN", "did you mean 'MINE'"),
         ("1 / 0", "x.py", "x.py cannot be run: ZeroDivisionError"),
         ("def f(:", "x.py", "x.py cannot be run: SyntaxError"),
         ("", "y.py:FAMILY", "no Python file .*y.py"),

@@ -15,8 +15,8 @@ from roles.team import RECONCILER
 from scenarios.base import Style
 from scenarios.registry import families
 from scenarios.team import PlanGame, TeamScenario, generate, judge_decision
-from simulator.governance.governed_graph import full_graph_edges
-from simulator.graph.team_graph import graph_edges
+from simulator.governance.governed_graph import open_full
+from simulator.graph.team_graph import list_edges, open_team
 from simulator.reward import TeamRewardWeights, combine_parts
 from training.config.model_config import ModelConfig
 from training.export.team_folder import Versions
@@ -32,7 +32,7 @@ def describe_versions(model: ModelConfig) -> Versions:
     cases = [generate("validation", 0, index, difficulty) for index, difficulty in PINNED]
     return Versions(
         emads=find_versions()["emads"] or "unknown",
-        graph=_digest([graph_edges(), full_graph_edges()]),
+        graph=_digest([list_edges(open_team()), list_edges(open_full())]),
         prompts=_digest([_list_prompts(case, PlanGame(case, style, model.questions)) for case in cases]),
         verifier=_digest([_list_verdicts(style), *(_judge_plays(case) for case in cases)]),
     )

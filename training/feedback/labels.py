@@ -158,7 +158,7 @@ class Comparison(_Label):
         return _digest_answer(self.first if self.preferred == "first" else self.second)
 
 
-class Verdict(_Label):
+class VerdictLabel(_Label):
     """Whether an answer is good enough."""
 
     kind: Literal["verdict"] = "verdict"
@@ -174,7 +174,7 @@ class Verdict(_Label):
         return "approved" if self.approved else "rejected"
 
 
-Label = Correction | Comparison | Verdict
+Label = Correction | Comparison | VerdictLabel
 LABEL: TypeAdapter[Label] = TypeAdapter(Annotated[Label, Field(discriminator="kind")])
 
 

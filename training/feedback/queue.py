@@ -20,7 +20,7 @@ from training.feedback.labels import (
     Name,
     Provenance,
     Text,
-    Verdict,
+    VerdictLabel,
     parse_lines,
     replace_last,
     time_now,
@@ -65,9 +65,9 @@ class QueuedItem(BaseModel):
         answer = self.answers[0]
         return Correction(answer=answer, corrected=replace_last(answer, text), **self._fill(reviewer, more))
 
-    def judge(self, approved: bool, reviewer: str, **more: Any) -> Verdict:
+    def judge(self, approved: bool, reviewer: str, **more: Any) -> VerdictLabel:
         """Return the label that the first answer is good enough, or is not."""
-        return Verdict(answer=self.answers[0], approved=approved, **self._fill(reviewer, more))
+        return VerdictLabel(answer=self.answers[0], approved=approved, **self._fill(reviewer, more))
 
     def compare(
         self, preferred: Literal["first", "second", "neither"], reviewer: str, **more: Any

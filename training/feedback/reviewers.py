@@ -21,7 +21,7 @@ from scenarios.base import Family, Scenario
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.tool_calls import format_tool_call
-from training.feedback.labels import Comparison, Correction, Label, Message, Provenance, Verdict
+from training.feedback.labels import Comparison, Correction, Label, Message, Provenance, VerdictLabel
 from training.feedback.rows import read_transcript
 
 Kind = Literal["correction", "comparison", "verdict"]
@@ -32,8 +32,8 @@ LABEL_S, SLOW_LABEL_S = 20, 1800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewer:
-    """A simulated reviewer. Example: Reviewer.parse("noisy:0.1").error_rate == 0.1"""
+class LabelReviewer:
+    """A simulated reviewer. Example: LabelReviewer.parse("noisy:0.1").error_rate == 0.1"""
 
     habit: str
     error_rate: float = 0.0  # share of labels that say the opposite
@@ -75,7 +75,7 @@ class Reviewer:
         return episode.verdict.reward
 
 
-EXACT = Reviewer(habit="exact")
+EXACT = LabelReviewer(habit="exact")
 
 
 def claimed_worth(text: str) -> float:
@@ -105,7 +105,7 @@ class LabelWriter:
     """Turns plays of one role into labels of one kind. Example: writer.write((first, second), number=0)"""
 
     kind: Kind
-    reviewer: Reviewer
+    reviewer: LabelReviewer
     role: Role
     family: Family
     chat: HFChat
@@ -144,7 +144,7 @@ class LabelWriter:
         else:
             approved = first.verdict.exact != reviewer.is_wrong(key)
         if approved or self.kind == "verdict":
-            return Verdict(answer=answer, approved=approved, **common)
+            return VerdictLabel(answer=answer, approved=approved, **common)
         if reviewer.is_wrong(key, "correction"):
             text = self.family.baselines["greedy"](first.scenario, random.Random(key))
             corrected: tuple[Message, ...] = (Message(role="assistant", content=text),)

@@ -16,7 +16,7 @@ from simulator.chat import Chat
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
 from training.data.demonstrations import TokenRow
-from training.feedback.labels import Comparison, Correction, Label, Message, Verdict
+from training.feedback.labels import Comparison, Correction, Label, Message, VerdictLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def correction_rows(labels: Sequence[Label], chat: HFChat, *, with_approved: boo
             rows.append(encode_answer(label, label.corrected, chat, written_only=True))
         elif (
             with_approved
-            and isinstance(label, Verdict)
+            and isinstance(label, VerdictLabel)
             and label.approved
             and (label.seat, label.prompt, label.answer) not in corrected
         ):
@@ -125,7 +125,7 @@ def verdict_rows(labels: Iterable[Label], chat: HFChat) -> list[VerdictRow]:
     return [
         VerdictRow(row=encode_answer(label, label.answer, chat, written_only=False), approved=label.approved)
         for label in labels
-        if isinstance(label, Verdict)
+        if isinstance(label, VerdictLabel)
     ]
 
 

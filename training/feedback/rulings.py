@@ -16,8 +16,8 @@ from roles.team import NO_OPTION, RECONCILER, Decision
 from simulator.chat import Chat
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.governance.gate import SIMULATED
-from simulator.governance.record import Answer, Chapter, GovernedRecord
-from training.feedback.labels import Correction, Label, Provenance, Verdict, replace_last
+from simulator.governance.record import Chapter, GateAnswer, GovernedRecord
+from training.feedback.labels import Correction, Label, Provenance, VerdictLabel, replace_last
 from training.feedback.rows import read_transcript
 
 
@@ -60,10 +60,10 @@ def label_rulings(
             corrected = replace_last(answer, _write_decision(chapter, ruling.option or NO_OPTION))
             yield Correction(corrected=corrected, **common)
         else:
-            yield Verdict(approved=ruling.ruling == "approve", **common)
+            yield VerdictLabel(approved=ruling.ruling == "approve", **common)
 
 
-def _find_ruling(chapter: Chapter) -> Answer | None:
+def _find_ruling(chapter: Chapter) -> GateAnswer | None:
     """Return what a person ruled on the proposal; None where nobody did, or it did not count."""
     last = chapter.answers[-1]
     is_ruling = last.ruling in ("approve", "edit", "reject")

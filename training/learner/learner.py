@@ -17,7 +17,6 @@ from simulator.engines.adapter_names import START
 from training.config.rl_sections import RLConfig
 from training.learner.fsdp import compute_device, is_sharded
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
-from training.learner.kl import estimate_kl
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, idle_batch, make_batches
 from training.learner.rows import TrainingRow
@@ -97,36 +96,14 @@ def clipped_surrogate(
     return -torch.minimum(ratio * advantages, clipped * advantages), is_clipped
 
 
-def backward_role(
-    model: nn.Module,
-    rows: Sequence[TrainingRow],
-    config: RLConfig,
-    *,
-    reference: nn.Module | None = None,
-    counts: RowCounts | None = None,
-    agree: Callable[[int], int] = int,
-) -> LossStats:
-    """Accumulate one role's gradients over all its rows; the result does not depend on micro-batch cuts.
+def estimate_kl(logprobs: Float[Tensor, " own"], reference: Float[Tensor, " own"]) -> Float[Tensor, " own"]:
+    """Per-token estimate k3 = exp(-d) - 1 + d of KL(policy || reference), d = log policy - log reference.
 
-    Args:
-        counts: of all ranks, where there are several.
-        agree: see `backward_team`.
-
-    Raises:
-        ValueError: no rows, or KL asked for without a reference.
+    As a loss it pulls towards the reference; it is never below 0, and its mean under the policy is the
+    divergence (http://joschu.net/blog/kl-approx.html).
     """
-    if not rows and counts is None:
-        raise ValueError("no rows")
-    role = rows[0].role if rows else ""
-    references = {} if reference is None else {role: reference}
-    return backward_team(
-        model,
-        {role: rows},
-        config,
-        references=references,
-        counts=None if counts is None else {role: counts},
-        agree=agree,
-    )[role]
+    difference = logprobs - reference
+    return torch.exp(-difference) - 1 + difference
 
 
 def backward_team(

@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simulator.engines.embedded.prompt_passes import count_common
 from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow
 
@@ -165,6 +164,19 @@ def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[S
         else:
             clusters.append([group])
     return clusters
+
+
+def count_common(prompts: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens all prompts begin with alike."""
+    first, *others = map(tuple, prompts)
+    low, high = 0, min(map(len, prompts)) + 1
+    while high - low > 1:  # alike up to `low`, not up to `high`
+        middle = (low + high) // 2
+        if all(first[low:middle] == other[low:middle] for other in others):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _count_common(one: TrainingRow, other: TrainingRow) -> int:

@@ -8,7 +8,7 @@ each rank had: gradients are those of one process on all scenarios.
 import atexit
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -116,6 +116,22 @@ class Ranks:
             ):
                 gradient.copy_(part.view_as(gradient))
         return anywhere
+
+    def share_work(self, work: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
+        """`work(items)`, each rank computing its part of the items; all have the same ones (count, ...).
+
+        Sharded items are computed by all ranks together, as `work` does it.
+        """
+        if self.size == 1 or isinstance(items, DTensor):
+            return work(items)
+        count = -(-len(items) // self.size)
+        own = items[self.rank * count : (self.rank + 1) * count]
+        part = items.new_zeros(count, *items.shape[1:])
+        if len(own):
+            part[: len(own)] = work(own)
+        gathered = part.new_empty(count * self.size, *items.shape[1:])
+        dist.all_gather_into_tensor(gathered, part)
+        return gathered[: len(items)]
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Metrics averaged over the ranks that have them; `loss` summed, of `mismatch_max` the largest.

@@ -169,17 +169,16 @@ def open_rollouts(
     """The engine that a stage samples its rollouts on, from its first step to its last.
 
     None for the embedded engine on a CPU: it starts at once, so that training makes one for every batch.
-    On a GPU it is kept with the decode steps that it has recorded, except where plays overlap with updates
-    and two engines are at work at a time. Every rank has an engine of its own; of clients of running servers
-    the first rank's alone hands over adapters. `num_models`: that play, each with its own weights.
-    `max_staleness`: steps that the stage's rollouts may be behind the weights.
+    On a GPU it is kept with the decode steps that it has recorded. Every rank has an engine of its own; of
+    clients of running servers the first rank's alone hands over adapters. `num_models`: that play, each with
+    its own weights. `max_staleness`: steps that the stage's rollouts may be behind the weights.
 
     Raises:
         UserError: as `open_engine`.
     """
     config = name_engine(run.config.engine, run.config.model)
     if config.name == "transformers":
-        is_kept = torch.cuda.is_available() and not max_staleness
+        is_kept = torch.cuda.is_available()
         yield TransformersEngine(end_id=end_id, seed=run.config.seed) if is_kept else None
         return
     with ranks.main_process_first():

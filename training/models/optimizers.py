@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from training.learner.ranks import ONE_RANK, Ranks
 from training.runs.resume import load_optimizer
 
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -33,10 +34,16 @@ def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon(Optimizer):
-    """Nesterov momentum, orthogonalised per matrix, scaled by sqrt(max(1, rows / columns))."""
+    """Nesterov momentum, orthogonalised per matrix, scaled by sqrt(max(1, rows / columns)).
 
-    def __init__(self, params: list[nn.Parameter], *, lr: float, momentum: float = 0.95) -> None:
+    Data-parallel ranks have the same gradients: each orthogonalises its share of the matrices.
+    """
+
+    def __init__(
+        self, params: list[nn.Parameter], *, lr: float, momentum: float = 0.95, ranks: Ranks = ONE_RANK
+    ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum})
+        self._ranks = ranks
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -46,9 +53,8 @@ class Muon(Optimizer):
                 if parameter.grad is not None:
                     by_shape.setdefault(parameter.shape, []).append(parameter)
             for shape, parameters in by_shape.items():
-                updates = orthogonalize(
-                    torch.stack([self._momentum(p, group["momentum"]) for p in parameters])
-                )
+                momenta = torch.stack([self._momentum(p, group["momentum"]) for p in parameters])
+                updates = self._ranks.share_work(orthogonalize, momenta)
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
                 for parameter, update in zip(parameters, updates, strict=True):
                     parameter.sub_(update, alpha=scale)
@@ -88,9 +94,9 @@ class CombinedOptimizer(Optimizer):
 
 
 def muon_with_adamw(
-    model: nn.Module, *, muon_learning_rate: float, learning_rate: float
+    model: nn.Module, *, muon_learning_rate: float, learning_rate: float, ranks: Ranks = ONE_RANK
 ) -> CombinedOptimizer:
-    """Muon for matrices of the transformer layers, AdamW for the rest."""
+    """Muon for matrices of the transformer layers, AdamW for the rest; `ranks`: that train together."""
     matrices: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
@@ -99,7 +105,7 @@ def muon_with_adamw(
             (matrices if is_matrix else rest).append(parameter)
     optimizers: list[Optimizer] = []
     if matrices:
-        optimizers.append(Muon(matrices, lr=muon_learning_rate))
+        optimizers.append(Muon(matrices, lr=muon_learning_rate, ranks=ranks))
     if rest:  # an adapter may have matrices only
         optimizers.append(AdamW(rest, lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95)))
     return CombinedOptimizer(optimizers)

@@ -73,24 +73,26 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
     trained = float(owners * _trained_by_owner(shape, model))
     base = _frozen_bytes(shape, model)
     kept = 4.0 * trained if config.marl.needs_reference else 0.0  # what was trained as it was, for KL
+    plays_halved = memory.bf16 and model.adapter == "none"
     gathered = 0.0  # a layer in use and the next one, embeddings and head
     if parts > 1:
         gathered = value * (2.0 * shape.layer_parameters + shape.num_parameters - shape.num_layer_parameters)
-    elif memory.bf16 and model.adapter == "none":
+    elif plays_halved:
         gathered = 2.0 * shape.num_parameters  # a model's weights in the precision of its pass
     is_offloaded = memory.sharding == "fsdp2_offload" and parts > 1
     stays = 0.0 if is_offloaded else 1 / parts
+    logits = KEPT_LOGIT_BYTES * held * shape.vocab
     if memory.logit_rows:
-        logits = float(LOGIT_BYTES * min(memory.logit_rows, held) * shape.vocab)
-    else:
-        logits = KEPT_LOGIT_BYTES * held * shape.vocab
-    # sharded weights play as whole ones; what plays ahead keeps its own version, on the base that is there
-    copies = int(parts > 1) + int(config.marl.max_staleness > 0 and not config.num_hosts)
+        logits = LOGIT_BYTES * min(float(memory.logit_rows), held) * shape.vocab
+    # copies play of what is sharded or has passes in bfloat16; what plays ahead keeps its own version
+    is_embedded = planned_engine(config) == "transformers"
+    plays_ahead = config.marl.max_staleness > 0 and not config.num_hosts
+    copies = int(parts > 1 or (plays_halved and is_embedded)) + int(plays_ahead)
     return Memory(
         weights=(base + 4.0 * trained + kept) * stays + gathered,
         gradients=4.0 * trained * stays,
         optimizer=8.0 * trained * stays,
-        players=4.0 * trained * copies + (base if parts > 1 else 0.0),
+        players=(2.0 if plays_halved else 4.0) * trained * copies + base * (parts > 1 and is_embedded),
         activations=held * activation_bytes(shape, value, checkpointing=checkpointing),
         working=working_bytes(shape, value, held, logits, checkpointing=checkpointing),
     )

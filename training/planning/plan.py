@@ -121,16 +121,18 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
     title, limit = f"{ranks} x {DEVICES[device].name}", DEVICES[device].memory
     hosts = config.num_hosts if any(phase.name == JOINT for phase in phases) else 0
     gpus = float(hosts)
-    lines = [f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}"]
     memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit)
-    lines.append(f"memory per rank: {_memory_text(memory)}")
     most = memory.total
+    lines = [
+        f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}",
+        f"memory per rank: {_memory_text(memory)}",
+    ]
     if hosts:
         (joint,) = (phase for phase in phases if phase.name == JOINT)
         host = host_memory(shape, config, joint, device_bytes=limit)
         most = max(most, host.total)
-        where = f" on {gpus:g} GPUs beside the ranks'"
-        lines.append(f"memory of each of {hosts} rollout hosts{where}: {_memory_text(host)}")
+        title = f"memory of each of {hosts} rollout hosts on {gpus:g} GPUs beside the ranks'"
+        lines.append(f"{title}: {_memory_text(host)}")
     if most > USABLE_SHARE * limit:
         lines.append(
             f"does not fit into {limit / GIB:.0f} GiB, so it has no time and no price: more ranks (--ranks),"
@@ -177,10 +179,8 @@ def _time_lines(
 ) -> list[str]:
     heading = f"{'phase':<28}{'trained':>12}{'read':>12}{'sampled':>12}"
     heading += f"{'compute':>10}{'memory':>10}{'expected':>10}{'price':>10}"
-    lines = [heading]
-    total = 0.0
+    lines, total = [heading], sum(time.expected_s for time in times)
     for phase, time in zip(phases, times, strict=True):
-        total += time.expected_s
         line = f"{phase.name:<28}{phase.trained:>12,.0f}{phase.read:>12,.0f}{phase.sampled:>12,.0f}"
         line += f"{_clock(time.compute_floor_s):>10}{_clock(time.bandwidth_floor_s):>10}"
         lines.append(f"{line}{_clock(time.expected_s):>10}{_cost(time.expected_s, devices, price):>10}")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
-from simulator.chat import Chat
-from simulator.chat_plain import PlainChat
+from simulator.chat import Chat, PlainChat
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, corpus, rows_of_run
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,6 +20,7 @@ from training.rl.loop import RLLearner
 from training.rl.role_weights import load_role_weights
 
 Weights = dict[str, dict[str, torch.Tensor]]
+Base = Literal["copied", "shared", "left_out"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +40,10 @@ class OverlappedLearner:
         self.learner, self.cases_of, self.max_steps = learner, cases_of, max_steps
         staleness, on_hosts = learner.config.max_staleness, learner.hosts is not None
         self._actors = (
-            copy_models(learner.updater.actors, shares_base=True) if staleness and not on_hosts else {}
+            copy_models(learner.updater.actors, base="shared") if staleness and not on_hosts else {}
         )
         self._queue: deque[_Pending] = deque()
-        self._player = ThreadPoolExecutor(
-            staleness + 1 if on_hosts else 1,
-            thread_name_prefix="rollouts",
-            initializer=enter_device,
-            initargs=(torch.cuda.current_device() if torch.cuda.is_available() else None,),
-        )
+        self._player = ThreadPoolExecutor(staleness + 1 if on_hosts else 1, thread_name_prefix="rollouts")
 
     @property
     def num_steps(self) -> int:
@@ -97,28 +93,24 @@ class OverlappedLearner:
             self._submit(one["step"], one["version"], one["weights"])
 
 
-def enter_device(device: int | None) -> None:
-    """Make a GPU the current one of this thread: CUDA gives every new thread the first."""
-    if device is not None:
-        torch.cuda.set_device(device)
-
-
-def copy_models(models: Mapping[str, Any], *, shares_base: bool = False) -> dict[str, Any]:
+def copy_models(models: Mapping[str, Any], *, base: Base = "copied") -> dict[str, Any]:
     """Models of the same weights to play with; roles on one base keep sharing one.
 
-    `shares_base`: under adapters it is the tensors of the learner's own, which nobody changes.
+    `base`: of adapters. `shared`: the tensors of the learner's own, which nobody changes. `left_out`: without
+    values, for an engine that has a base and takes adapters alone.
     """
-    copies = {
-        id(model): copy.deepcopy(model, _frozen_base(model) if shares_base else {})
-        for model in models.values()
-    }
+    copies = {id(model): copy.deepcopy(model, _place_base(model, base)) for model in models.values()}
     return {role: copies[id(model)] for role, model in models.items()}
 
 
-def _frozen_base(model: Any) -> dict[int, Any]:
-    """The base's tensors by their identity, as `deepcopy` leaves them out; none without adapters."""
-    has_adapters = hasattr(model, "peft_config")
-    return {id(one): one for name, one in model.named_parameters() if has_adapters and "lora_" not in name}
+def _place_base(model: Any, base: Base) -> dict[int, Any]:
+    """What stands for each of the base's tensors in a copy, by their identity; none without adapters."""
+    if base == "copied" or not hasattr(model, "peft_config"):
+        return {}
+    own = [one for name, one in model.named_parameters() if "lora_" not in name]
+    if base == "shared":
+        return {id(one): one for one in own}
+    return {id(one): torch.nn.Parameter(one.detach().to("meta"), requires_grad=False) for one in own}
 
 
 def _copy_weights(learner: RLLearner) -> Weights:

@@ -17,7 +17,7 @@ from training.learner.fsdp import copy_whole, is_sharded, whole
 from training.learner.learner import KeptLogprobs, LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
-from training.models.adapters import role_parameters
+from training.models.adapters import named_role_parameters, role_parameters
 from training.rl.role_weights import load_role_weights, role_weights
 from training.runs.faults import fault_point
 from training.runs.resume import load_optimizer
@@ -43,7 +43,7 @@ class PolicyUpdater:
 
         `pools_roles`: the loss is a mean over the rows of all roles that share weights; else each role has a
         mean of its own, and they are added up. `references`: role -> the model that KL is measured from.
-        `actors`: whole copies that play where the models are sharded; None plays the models themselves.
+        `actors`: whole copies that play, in any precision; None plays the models themselves.
         """
         self.models, self.config, self.ranks = dict(models), config, ranks
         self.rate_factors = rate_factors
@@ -104,6 +104,20 @@ class PolicyUpdater:
     def actor_weights(self) -> dict[str, dict[str, torch.Tensor]]:
         """The weights that play, as they are held: whole ones, each under the first role that has them."""
         return {role: role_weights(self.actors[role], role) for role in self.first_roles()}
+
+    def whole_models(self) -> dict[str, Any]:
+        """Models with the whole trained weights as they were trained; all ranks call it, after the last play.
+
+        Sharded weights go into the actors, which then have the precision that learns.
+        """
+        if not any(is_sharded(model) for model in self.models.values()):
+            return self.models
+        for role in self.first_roles():
+            trained = role_weights(self.models[role], role)
+            for name, parameter in named_role_parameters(self.actors[role], role):
+                parameter.data = parameter.data.to(trained[name].dtype)
+        self.sync_actors()
+        return self.actors
 
     def _update_base(
         self, rows: Mapping[str, Sequence[TrainingRow]], kept: KeptLogprobs

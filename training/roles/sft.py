@@ -125,7 +125,10 @@ def run_sft(
         trainer.shard_weights()
     if config.optimizer == "muon":
         optimizer = muon_with_adamw(
-            model, muon_learning_rate=config.muon_learning_rate, learning_rate=config.learning_rate
+            model,
+            muon_learning_rate=config.muon_learning_rate,
+            learning_rate=config.learning_rate,
+            ranks=trainer.ranks,
         )
         trainer.optimizer = optimizer
         trainer.lr_scheduler = get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps)

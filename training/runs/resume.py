@@ -21,7 +21,8 @@ from training.runs.run_folder import Run
 from training.runs.shard_files import Shard, load_like
 from training.runs.state_files import capture_random_states, read_state, restore_random_states, write_state
 
-CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
+CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured, at least
+SAVES_PER_PERIOD = 20.0  # and so many times as long as the last one took: large weights are saved less often
 CHECKPOINTS_KEPT = 2  # a damaged one needs an older one
 UNFINISHED = "unfinished"
 
@@ -55,6 +56,7 @@ class StageCheckpoints:
         self._clock, self._report = clock, report or _print_notice
         self._identity = f"{run.digest}/{UNFINISHED}/{stage}"
         self._start = self._last_save = clock()
+        self._save_s = 0.0  # that the latest save took
         self._spent_s = 0.0  # by earlier processes, up to the checkpoint that was loaded
         self._previous: str | None = None
         enter_stage(stage)
@@ -86,7 +88,8 @@ class StageCheckpoints:
         """Return whether a checkpoint is to be saved after `step`."""
         if self.every_steps:
             return step % self.every_steps == 0
-        return self._clock() - self._last_save >= CHECKPOINT_PERIOD_S
+        period = max(CHECKPOINT_PERIOD_S, SAVES_PER_PERIOD * self._save_s)
+        return self._clock() - self._last_save >= period
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
         """Publish what `write` puts into the folder, beside random states and progress; older ones go.
@@ -100,10 +103,12 @@ class StageCheckpoints:
             write_state(folder, "random", capture_random_states())
             write_state(folder, "progress", {"step": step, "train_s": self.train_s})
 
+        begin = self._clock()
         path = publish(
             self.folder, f"step_{step}", write_all, run=self._identity, step=step, previous=self._previous
         )
         self._previous, self._last_save = path.name, self._clock()
+        self._save_s = self._last_save - begin
         prune(self.folder, CHECKPOINTS_KEPT)
         return path
 

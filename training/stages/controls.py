@@ -13,7 +13,7 @@ from typing import Any
 from evaluation.scoring.baselines import play_alone
 from evaluation.scoring.outcomes import TEAM, StagePlays
 from evaluation.scoring.sealed_plays import score_all
-from evaluation.scoring.team_players import BEST_HABITS
+from evaluation.scoring.team_players import BEST_SHOWN
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
@@ -86,7 +86,7 @@ def train_sft_best_habit(run: Run, owner: str, source: str) -> None:
     steps, first_row = count_sft_steps(run.config, owner), count_rows(run.config, run.config.sft.max_steps)
     start = (run, source, owner)
     train_role_by_sft(
-        run, "sft_best_habit", owner, steps, first_row=first_row, start=start, habits=BEST_HABITS
+        run, "sft_best_habit", owner, steps, first_row=first_row, start=start, habits=BEST_SHOWN
     )
 
 
@@ -153,8 +153,10 @@ def evaluate_single(path: Path, stage: str) -> None:
         chat = make_chat(tokenizer, config)
         with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-            def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[Any]:
-                episodes = play_alone(
+            async def play(
+                part: Sequence[Any], temperature: float, first_place: int, stream: str
+            ) -> list[Any]:
+                episodes = await play_alone(
                     part,
                     engine=engine,
                     chat=chat,

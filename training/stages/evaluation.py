@@ -1,6 +1,7 @@
 """The stages `evaluate/...`: scores of a role, of the team and of the baselines on sealed test scenarios."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from evaluation.scoring.outcomes import (
 )
 from evaluation.scoring.sealed_plays import PlayPart, play_stage, solo_player, team_player
 from roles.registry import ROLES
-from scenarios.base import Scenario, Split
+from scenarios.base import Scenario, Split, Style
 from scenarios.registry import families
 from training.config.run_config import RunConfig
 from training.data.demonstrations import role_scenario
@@ -142,8 +143,11 @@ def evaluate_governed(path: Path, stage: str) -> None:
         scorer = GovernedScorer(weights=reward, reward=reward_team)
         with serve(run, models, stage, end_id=chat.end_id) as engine:
 
-            def play(part: Sequence[Any], temperature: float, first_place: int, stream: str) -> list[Any]:
-                groups = player.play_once(engine, part, f"{stream}/{temperature}", temperature=temperature)
+            async def play(
+                part: Sequence[Any], temperature: float, first_place: int, stream: str
+            ) -> list[Any]:
+                stream = f"{stream}/{temperature}"
+                groups = await player.play_each(engine, part, stream, temperature=temperature)
                 scored = [group.report_sets[0].scored[0] for group in scorer.score(groups)]
                 return [
                     describe_episode(case, one.episode, one.verdict)
@@ -184,7 +188,13 @@ def outcomes_folder(run: Run) -> Path:
 
 def list_test_scenarios(config: RunConfig, role: str, count: int, split: Split = "test") -> list[Scenario]:
     """The first scenarios of a role in a sealed split."""
-    return [
-        role_scenario(role, split, config.data.seed, index, test_difficulties(config), config.model.prompts)
-        for index in range(count)
-    ]
+    return _draw_scenarios(
+        role, split, config.data.seed, count, test_difficulties(config), config.model.prompts
+    )
+
+
+@lru_cache(maxsize=2)  # a worker scores a role after several stages
+def _draw_scenarios(
+    role: str, split: Split, seed: int, count: int, difficulties: tuple[int, ...], style: Style
+) -> list[Scenario]:
+    return [role_scenario(role, split, seed, index, difficulties, style) for index in range(count)]

@@ -17,7 +17,7 @@ from training.feedback.reward_model import load_reward_model
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
 from training.models.weights import copy_weights, finish_stage, load_trainable
-from training.rl.solo.alarm_files import list_alarms, write_alarms
+from training.rl.solo.alarms import list_alarms, write_alarms
 from training.rl.solo.algorithm import SoloMonitor, make_solo_learner
 from training.rl.solo.play import SoloPlayer
 from training.runs.resume import StageCheckpoints, logged_values
@@ -140,13 +140,14 @@ def train_on_scenarios(
             },
         )
         step = best.restore()
+    trained = learner.updater.whole_models()
     if ranks.rank == 0:
         write_alarms(run, name, monitor.alarms.standing)
         finish_stage(
             run,
             stage,
             role,
-            learner.updater.actors[next(iter(models))],
+            trained[next(iter(models))],
             tokenizer,
             before,
             step=step,

@@ -11,7 +11,6 @@ from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.weights import copy_weights, save_team, weights_differ
-from training.rl.loop import RLLearner
 from training.rl.team.algorithm import TeamMonitor, make_team_learner
 from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
@@ -48,7 +47,9 @@ def train_marl(
         models, tokenizer = load_joint_start(run, source)
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
-    policies = prepare_policies(run, models, marl, ranks, lambda: load_joint_start(run, source)[0])
+    policies = prepare_policies(
+        run, models, marl, ranks, lambda: load_joint_start(run, source)[0], plays_alone=True
+    )
     with (
         nullcontext() if ends_here else open_hosts(run, ranks, (source, None)) as hosts,
         open_play(run, models, marl, chat, ranks, hosts=hosts, plays=not ends_here) as where,
@@ -91,30 +92,31 @@ def train_marl(
         if last < marl.max_steps and not ends_here:
             return
         best.restore()
+    trained = learner.updater.whole_models()
     if ranks.rank == 0:
-        _publish(run, learner, tokenizer, before, train_s=checkpoints.train_s)
+        _publish(run, trained, tokenizer, before, step=learner.num_steps, train_s=checkpoints.train_s)
         checkpoints.clear()
 
 
 def _publish(
     run: Run,
-    learner: RLLearner,
+    models: Mapping[str, Any],
     tokenizer: PreTrainedTokenizerBase,
     before: Mapping[str, Mapping[str, Any]],
     *,
+    step: int,
     train_s: float,
 ) -> None:
     """Publish the team's weights and mark the stage done."""
-    models = learner.updater.actors
-    save_team(run, "marl", models, tokenizer, step=learner.num_steps)
+    save_team(run, "marl", models, tokenizer, step=step)
     changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
     rows = logged_values(run, "marl", ())
     signal = {
         role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
     }
     payload = {
-        "steps": learner.num_steps,
-        "next_case": first_joint_case(run) + learner.num_steps * run.config.marl.scenarios_per_step,
+        "steps": step,
+        "next_case": first_joint_case(run) + step * run.config.marl.scenarios_per_step,
         "train_s": train_s,
         "weights_changed": changed,
         "signal": signal,

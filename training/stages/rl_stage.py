@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
+from roles.errors import UserError
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.rl_sections import RLConfig
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks, explain_lost_ranks
 from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start
-from training.models.engine_factory import open_rollouts
+from training.models.engine_factory import name_engine, open_rollouts
 from training.rl.best import BestWeights
 from training.rl.hosts.pool import HostPool
 from training.rl.loop import RLLearner
@@ -33,27 +35,50 @@ Show = Callable[[Mapping[str, float]], Mapping[str, float]]  # metrics -> what t
 
 
 def prepare_policies(
-    run: Run, models: Models, config: RLConfig, ranks: Ranks, load_start: Callable[[], Models]
+    run: Run,
+    models: Models,
+    config: RLConfig,
+    ranks: Ranks,
+    load_start: Callable[[], Models],
+    *,
+    plays_alone: bool = False,
 ) -> dict[str, Any]:
     """`references` and `actors` of a learner of these models, which are sharded or compute in bfloat16 then.
 
-    `load_start`: loads them once more, as the reference of KL for models without adapters.
+    Actors play where the models do not: whole copies of what is sharded, and copies in bfloat16 of weights
+    that learn in float32 with passes in bfloat16. `load_start`: loads the models once more, as the reference
+    of KL for models without adapters. `plays_alone`: actors do nothing else, so that those of vLLM, which has
+    the base of adapters, leave it out.
     """
     memory = config.memory
+    is_embedded = name_engine(run.config.engine, run.config.model).name == "transformers"
     if run.config.model.gradient_checkpointing:
         for model in models.values():  # a model that several roles share is only told again
             model.gradient_checkpointing_enable({"use_reentrant": False})
     references = _make_references(models, load_start) if config.needs_reference else None
+    is_sharded = memory.sharding != "none" and ranks.size > 1
+    has_adapters = run.config.model.adapter != "none"
     actors = None
+    if is_sharded or (memory.bf16 and is_embedded and not has_adapters):
+        actors = copy_models(models, base="left_out" if plays_alone and not is_embedded else "copied")
+        if memory.bf16:
+            for actor in actors.values():
+                _halve_weights(actor)
     every = {id(one): one for one in [*models.values(), *(references or {}).values()]}.values()
-    if memory.sharding != "none" and ranks.size > 1:
-        actors = copy_models(models)  # whole ones, to play with
+    if is_sharded:
         for model in every:
             shard_model(model, bf16=memory.bf16, cpu_offload=memory.sharding == "fsdp2_offload")
     elif memory.bf16:
         for model in every:
             compute_in_bf16(model)
     return {"references": references, "actors": actors}
+
+
+def _halve_weights(model: PreTrainedModel) -> None:
+    """Round the weights, but for adapters, to bfloat16; buffers such as rotary frequencies stay exact."""
+    for name, parameter in model.named_parameters():
+        if "lora_" not in name:
+            parameter.data = parameter.data.to(torch.bfloat16)
 
 
 def _make_references(models: Models, load_start: Callable[[], Models]) -> Models:
@@ -75,11 +100,21 @@ def open_play(
     hosts: HostPool | None = None,
     plays: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """The options of a learner that say where it plays; without `plays` it never does."""
+    """The options of a learner that say where it plays; without `plays` it never does.
+
+    Raises:
+        UserError: the embedded engine is to play beside the learner on one GPU; or as `open_engine`.
+    """
     options = {"chat": chat, "seed": run.config.seed, "block_size": run.config.rollouts.block_size}
     if hosts is not None or not plays:
         yield {**options, "hosts": hosts}
         return
+    is_embedded = name_engine(run.config.engine, run.config.model).name == "transformers"
+    if config.max_staleness and is_embedded and torch.cuda.is_available():
+        raise UserError(
+            f"max_staleness {config.max_staleness} gains nothing where play and learning share a GPU's"
+            " stream: set rollouts.hosts to 1 or more, engine.name to vllm, or max_staleness to 0"
+        )
     with open_rollouts(
         run,
         end_id=chat.end_id,

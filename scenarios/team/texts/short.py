@@ -11,7 +11,7 @@ from typing import Any
 from roles.team import Ask, Decision, Offer, OfferReply, Report, Vote
 from scenarios.company.knapsack import list_efficient
 from scenarios.company.records import Part
-from scenarios.company.steps import rate_steps, write_parts
+from scenarios.company.steps import count_tenths, rate_steps, write_parts
 from scenarios.team.frontier import budget_band, code_parts
 from scenarios.team.funding import FUNDING_WAYS, rank_options
 from scenarios.team.offers import (
@@ -45,9 +45,10 @@ def write_reconciler_system(public: PublicCase, *, with_tools: bool, most_questi
 
 
 def write_report_brief(case: PlayableCase, seat: Seat, *, with_tools: bool) -> str:
-    """Write what a specialist reads: its steps per option with a word for their return, code, cost and worth.
+    """Write what a specialist reads: its steps per option with a word for their return, tenths of the budget,
+    code, cost and worth.
 
-    Example: "Budget 40 tight.\\nA need: first F 9 14, mid G 15 22\\nB: high H 4 9, low I 9 12"
+    Example: "Budget 40 tight.\\nA need: first 2 F 9 14, mid 3 G 15 22\\nB: high 1 H 4 9, low 2 I 9 12"
     """
     lines = [f"Budget {case.public.budget} {budget_band(case, seat.role)}."]
     return "\n".join([*lines, *write_seat_facts(case, seat, with_tools=with_tools)])
@@ -74,6 +75,8 @@ def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> lis
             flag = " veto"
         codes = {code: part for code, part in coded if part.option == option}
         words = rate_steps(list_efficient(case.parts_of(seat.role, option) or ()))
+        for part in codes.values():
+            words[part.choice] += f" {count_tenths(part.cost, case.public.budget)}"
         lines.append(f"{option}{flag}: {write_parts(codes, words)}")
     return lines
 

@@ -3,8 +3,7 @@
 One lane per model. A lane decodes all its open transcripts together, one token per row and step; policies
 that are adapters of one model share its lane, and every row passes through its own adapter (lora_rows.py).
 A transcript that goes on (tool observation, further message) feeds its new tokens through the same
-steps while its neighbours sample, so no row waits at a turn barrier and no prompt is computed twice. Models
-of a common size (lanes.py: WIDE) compute what prompts have in common once, and observations as blocks.
+steps while its neighbours sample, so no row waits at a turn barrier and no prompt is computed twice.
 """
 
 import asyncio
@@ -22,18 +21,11 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import own_pass
+from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
-from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, on_device
+from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, on_device, prefill
 from simulator.engines.embedded.lora_rows import can_stack
-from simulator.engines.embedded.prompt_passes import (
-    MOST_GUESSES,
-    bring_observations,
-    prefill,
-    routed,
-    run_block,
-)
-from simulator.engines.embedded.static_window import GraphStep, StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
 
 
@@ -126,7 +118,7 @@ class TransformersEngine:
             is_fixed = self._fixed_shapes
             if is_fixed is None:
                 is_fixed = next(model.parameters()).is_cuda
-            window = StaticWindow() if is_fixed and not by_whole_texts else KVWindow()
+            window = KVWindow(is_fixed=is_fixed and not by_whole_texts)
             lane = Lane(model=model, is_stacked=is_stacked, window=window, by_whole_texts=by_whole_texts)
             if before is not None and not before.policies:  # the new one stands where the old one stood
                 self._lanes[self._lanes.index(before)] = lane
@@ -285,7 +277,7 @@ class TransformersEngine:
             if index is not None:
                 row = lane.rows[index]
                 new = prompt[len(row.cached) :]
-                fits = new and (len(new) <= MAX_FORCED_TOKENS or lane.takes_blocks) and not row.is_spoilt
+                fits = 0 < len(new) <= MAX_FORCED_TOKENS and not row.is_spoilt
                 if fits and prompt[: len(row.cached)] == row.cached:
                     if row.ended:  # the session was given back, and begins again where it was
                         self._open.setdefault(row.session, []).append(row)
@@ -317,40 +309,37 @@ class TransformersEngine:
             prefill(lane, fresh, self._filler_id)
 
     def _decode(self, lane: Lane) -> None:
-        """Feed every active row: given tokens if it has any, else the one it sampled last; then sample.
+        """Feed every active row a given token if it has one, else the one it sampled last; then sample.
 
-        Rows that wait are left out where most may (policies that share the lane) or where each costs much.
+        Rows that wait are left out where policies share the lane.
         """
         if lane.by_whole_texts:
             for row in lane.rows:
                 if row.request:
-                    row.next_inputs(len(row.forced))
-                    self._give(row, self._pick([(row, 0)], own_pass.last_logits(lane.model, row.cached)))
+                    row.cached += row.forced or row.sampled[-1:]
+                    row.forced.clear()
+                    self._give([row], self._pick([row], own_pass.last_logits(lane.model, row.cached)))
             return
-        window = lane.window
-        window.squeeze()
-        is_by_blocks = lane.takes_blocks
-        while is_by_blocks and (count := bring_observations(lane)):
-            self._take_block(lane, lane.rows[:count])
+        lane.window.squeeze()
         rows = lane.rows
-        if len(lane.policies) > 1 or is_by_blocks:
+        if len(lane.policies) > 1:
             active = [i for i, row in enumerate(rows) if row.request]
             lane.bring_to_front(active)
             rows = rows[: len(active)]
-        if not rows:  # what observations were answered with ended all calls
-            return
-        if isinstance(window, StaticWindow):
-            self._replay(lane, window, rows)
-        elif is_by_blocks:
-            self._take_block(lane, rows, MOST_GUESSES)
+        starts = [len(row.cached) for row in rows]
+        fed = [row.request is not None for row in rows]
+        tokens = [row.next_input() if row.request else self._filler_id for row in rows]
+        if lane.window.is_fixed:
+            self._replay(lane, rows, tokens, starts, fed)
         else:
-            self._take_step(lane, window, rows)
+            self._take_step(lane, rows, tokens, starts, fed)
 
-    def _replay(self, lane: Lane, window: StaticWindow, rows: list[Row]) -> None:
-        """Feed one token a row, in buffers that stay where they are."""
-        tokens, starts, fed = self._next_tokens(rows)
+    def _replay(
+        self, lane: Lane, rows: list[Row], tokens: list[int], starts: list[int], fed: list[bool]
+    ) -> None:
+        """Feed one token a row by a recorded step."""
         if lane.steps is None:
-            lane.steps = GraphStep(lane.model, window, lane.route)
+            lane.steps = GraphStep(lane.model, lane.window, lane.route)
         found = lane.steps.run(
             tokens=tokens,
             positions=starts,
@@ -360,79 +349,48 @@ class TransformersEngine:
             lengths=[len(row.cached) for row in rows],
             temperatures=[row.temperature for row in rows],
         )
-        for row, token, logprob in zip(rows, *found, strict=True):
-            if row.samples:
-                self._give(row, [(token, logprob)])
+        drawn = [(row, one) for row, *one in zip(rows, *found, strict=True) if row.samples]
+        self._give([row for row, _ in drawn], [(token, logprob) for _, (token, logprob) in drawn])
 
-    def _take_step(self, lane: Lane, window: KVWindow, rows: list[Row]) -> None:
-        """Feed one token a row."""
-        tokens, starts, fed = self._next_tokens(rows)
-        device = window.valid.device
-        cache = window.cache(len(rows))
-        with routed(lane, rows):
+    def _take_step(
+        self, lane: Lane, rows: list[Row], tokens: list[int], starts: list[int], fed: list[bool]
+    ) -> None:
+        """Feed one token a row; sample for the rows that were given nothing more."""
+        window, device = lane.window, lane.window.valid.device
+        columns = window.count_seen()
+        window.reserve(len(rows), columns)
+        column = torch.tensor([window.column], device=device)
+        mask = window.valid[: len(rows), :columns].index_fill(1, column, True)
+        with lane.route(torch.tensor(lane.places(rows), device=device)[:, None]):
             output = lane.model(
                 input_ids=torch.tensor(tokens, device=device)[:, None],
-                attention_mask=window.step_mask(len(rows)),
+                attention_mask=mask[:, None, None, :],
                 position_ids=torch.tensor(starts, device=device)[:, None],
-                past_key_values=cache,
+                past_key_values=window.view(len(rows), columns, column),
                 use_cache=True,
             )
-        window.advance(torch.tensor(fed, device=device))
+        window.valid[: len(rows), window.column] = torch.tensor(fed, device=device)
+        window.column += 1
         picking = [i for i, row in enumerate(rows) if row.samples]
         if picking:
-            drawn = self._pick([(rows[i], 0) for i in picking], output.logits[picking, -1])
-            for i, one in zip(picking, drawn, strict=True):
-                self._give(rows[i], [one])
+            chosen = [rows[i] for i in picking]
+            self._give(chosen, self._pick(chosen, output.logits[picking, -1]))
 
-    def _next_tokens(self, rows: list[Row]) -> tuple[list[int], list[int], list[bool]]:
-        """Of each row the token to feed, its place, and whether it is one; rows that wait get a filler."""
-        starts = [len(row.cached) for row in rows]
-        fed = [row.request is not None for row in rows]
-        tokens = [row.next_inputs(1)[0] if row.request else self._filler_id for row in rows]
-        return tokens, starts, fed
-
-    def _take_block(self, lane: Lane, rows: list[Row], num_guesses: int = 0) -> None:
-        """Feed rows all that they were given, or what they sampled last, with guesses behind it."""
-        starts = [len(row.cached) for row in rows]
-        given = [row.next_inputs(len(row.forced)) for row in rows]
-        guesses = [lane.guess(row, num_guesses) if num_guesses else [] for row in rows]
-        texts = [[*one, *other] for one, other in zip(given, guesses, strict=True)]
-        asked: list[int] = []
-        asking, end = [], 0
-        for row, text, guessed in zip(rows, texts, guesses, strict=True):
-            end += len(text)
-            asked += range(end - 1 - len(guessed), end)
-            asking += [(row, place) for place in range(1 + len(guessed))]
-        logits, block = run_block(lane, rows, starts, texts, asked)
-        drawn = iter(self._pick(asking, logits))
-        kept = [
-            len(own) + self._give(row, [next(drawn) for _ in range(1 + len(guessed))], guessed)
-            for row, own, guessed in zip(rows, given, guesses, strict=True)
-        ]
-        lane.window.keep_block(block, torch.tensor(kept, device=logits.device))
-
-    def _pick(self, asking: list[tuple[Row, int]], logits: Tensor) -> list[tuple[int, float]]:
-        """Sample a token for each row and place: 0 is that of its next token, 1 of the one after it."""
+    def _pick(self, rows: Sequence[Row], logits: Tensor) -> list[tuple[int, float]]:
+        """Sample a token for each row by its logits (rows, vocabulary)."""
         device = logits.device
-        temperatures = torch.tensor([row.temperature for row, _ in asking], device=device)
-        streams = torch.tensor([row.stream for row, _ in asking], device=device)
-        positions = torch.tensor([len(row.cached) + place for row, place in asking], device=device)
+        temperatures = torch.tensor([row.temperature for row in rows], device=device)
+        streams = torch.tensor([row.stream for row in rows], device=device)
+        positions = torch.tensor([len(row.cached) for row in rows], device=device)
         ids, logprobs = sample_tokens(logits, temperatures, streams, positions)
         return list(zip(ids.tolist(), logprobs.tolist(), strict=True))
 
-    def _give(self, row: Row, drawn: list[tuple[int, float]], guesses: Sequence[int] = ()) -> int:
-        """Hand a row what was sampled at each place, up to the first wrong guess; how many were right."""
-        right = 0
-        for token, logprob in drawn:
-            if not math.isfinite(logprob):
+    def _give(self, rows: Sequence[Row], drawn: Sequence[tuple[int, float]]) -> None:
+        """Hand rows what was sampled for them."""
+        for row, (token, logprob) in zip(rows, drawn, strict=True):
+            if math.isfinite(logprob):
+                row.take(token, logprob, self.end_id)
+            else:
                 row.fail(
                     InfrastructureError(f"{row.policy.version} gave a log-probability that is not finite")
                 )
-                break
-            row.take(token, logprob, self.end_id)
-            if row.request is None or right == len(guesses) or guesses[right] != token:
-                break
-            row.cached.append(token)
-            right += 1
-        row.adapt_guesses(len(guesses), right)
-        return right

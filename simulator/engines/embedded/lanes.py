@@ -1,4 +1,4 @@
-"""Bookkeeping of the embedded engine: transcripts that a model decodes side by side, and guesses at them."""
+"""Lanes of the embedded engine: the transcripts that one model decodes side by side, and their prompts."""
 
 import asyncio
 from collections import deque
@@ -9,61 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.engines.embedded.grouped_attention import SharedText, can_share
+from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
-from simulator.engines.embedded.static_window import GraphStep, StaticWindow
 from simulator.records import FinishReason
 
-SIZES = (8, 4, 2)  # tokens that must agree, the longest first
-MOST_PLACES = 4  # of one run of tokens that are remembered
-MOST_TOKENS = 1 << 19  # of all texts; then all is forgotten
-
-_Runs = dict[tuple[int, ...], deque[tuple[list[int], int]]]
-
-
-@dataclass(slots=True, eq=False)
-class Guesses:
-    """Remembers what followed each run of tokens, latest first, in the texts of one policy.
-
-    Many tokens of a tool call or an answer repeat an earlier text. Guesses stand behind the last token of a
-    pass that samples at all places, and are kept up to the first that was not sampled: transcripts are those
-    of sampling one by one. Source: prompt lookup decoding; across rollouts, SuffixDecoding, arXiv:2411.04975.
-    """
-
-    _runs: dict[int, _Runs] = field(default_factory=lambda: {size: {} for size in SIZES})
-    _num_tokens: int = 0
-
-    def learn(self, text: list[int], start: int) -> None:
-        """Remember what stands at places `start` and later; `text` may grow afterwards."""
-        if self._num_tokens > MOST_TOKENS:
-            self._runs, self._num_tokens = {size: {} for size in SIZES}, 0
-        self._num_tokens += len(text) - start
-        for size, runs in self._runs.items():
-            for place in range(max(start, size), len(text)):
-                run = tuple(text[place - size : place])
-                runs.setdefault(run, deque(maxlen=MOST_PLACES)).appendleft((text, place))
-
-    def find(self, text: Sequence[int], count: int) -> list[int]:
-        """Return up to `count` tokens that may follow `text`: of the latest place that has as many."""
-        best: list[int] = []
-        if count < 1:
-            return best
-        for size, runs in self._runs.items():
-            for source, place in runs.get(tuple(text[-size:]), ()):
-                found = source[place : place + count]
-                if len(found) == count:
-                    return found
-                if len(found) > len(best):
-                    best = found
-        return best
-
-
 PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
-WIDE = 512  # hidden size from which a pass costs more than its calls: see `Lane.is_wide`
 
 Call = tuple[CompletionRequest, asyncio.Future[Completion]]
 
@@ -92,9 +47,6 @@ class Row:
     logprobs: list[float] = field(default_factory=list)
     ended: bool = False
     is_spoilt: bool = False  # its keys are not finite
-    shared: SharedText | None = None  # what its prompt begins with, which is not in the window
-    num_learnt: int = 0  # tokens that guesses are made from
-    num_guesses: int = 4  # at a time: grows and shrinks with their success
 
     @property
     def samples(self) -> bool:
@@ -106,24 +58,16 @@ class Row:
         """Sampling temperature of its call; 0 while it waits."""
         return self.request.sampling.temperature if self.request else 0.0
 
-    @property
-    def num_shared(self) -> int:
-        """Tokens whose keys are shared with other rows."""
-        return len(self.shared.tokens) if self.shared else 0
-
     def resume(self, request: CompletionRequest, future: asyncio.Future[Completion], new: list[int]) -> None:
         """Continue the transcript: `new` tokens are given, then it samples."""
         self.request, self.future, self.forced = request, future, deque(new)
         self.sampled, self.logprobs, self.ended = [], [], False
 
-    def next_inputs(self, most: int) -> list[int]:
-        """Return up to `most` tokens to feed: given ones, else the last sampled one."""
-        if self.forced:
-            tokens = [self.forced.popleft() for _ in range(min(most, len(self.forced)))]
-        else:
-            tokens = self.sampled[-1:]
-        self.cached += tokens
-        return tokens
+    def next_input(self) -> int:
+        """Return the token to feed: a given one, else the last sampled one."""
+        token = self.forced.popleft() if self.forced else self.sampled[-1]
+        self.cached.append(token)
+        return token
 
     def take(self, token: int, logprob: float, end_id: int | None) -> None:
         """Take the sampled token; answer the call if that was its last one."""
@@ -134,11 +78,6 @@ class Row:
             self._answer("stop")
         elif len(self.sampled) >= self.request.sampling.max_completion_tokens:
             self._answer("length")
-
-    def adapt_guesses(self, tried: int, right: int) -> None:
-        """Guess more tokens at a time where all were right, else about as many as were."""
-        if tried:
-            self.num_guesses = 2 * tried if right == tried else right + 1
 
     def fail(self, error: InfrastructureError) -> None:
         """Fail the call; the row's keys are of no use."""
@@ -170,25 +109,10 @@ class Lane:
     by_whole_texts: bool = False  # the model's own pass over each text; the window stays empty
     is_stale: bool = True  # whether a policy was set since
     window: KVWindow = field(default_factory=KVWindow)
-    trunks: dict[str, SharedText] = field(default_factory=dict)  # what prompts of a policy begin with
-    guesses: dict[str, Guesses] = field(default_factory=dict)  # of a policy
-    steps: GraphStep | None = None  # where the window is static
+    steps: GraphStep | None = None  # where steps are recorded
     rows: list[Row] = field(default_factory=list)
     queue: list[Call] = field(default_factory=list)
     pending: set[asyncio.Future[Completion]] = field(default_factory=set)  # all calls not yet answered
-
-    @property
-    def is_wide(self) -> bool:
-        """Return whether passes over common prompts and over observations are worth what they save."""
-        return int(self.model.config.hidden_size) >= WIDE
-
-    @property
-    def takes_blocks(self) -> bool:
-        """Return whether rows can be fed several tokens in a pass, and what they share is kept beside them.
-
-        Rows of fixed buffers take one token a step.
-        """
-        return self.is_wide and not isinstance(self.window, StaticWindow) and can_share(self.model)
 
     @property
     def is_busy(self) -> bool:
@@ -204,8 +128,6 @@ class Lane:
         if any(row.policy.name == policy for row in self.rows):
             self.keep([i for i, row in enumerate(self.rows) if row.policy.name != policy])
         self.policies.pop(policy, None)
-        self.trunks.pop(policy, None)
-        self.guesses.pop(policy, None)
         self.is_stale = True
 
     def bring_up_to_date(self) -> None:
@@ -213,20 +135,11 @@ class Lane:
         if self.is_stacked and self.is_stale:
             adapters = list(dict.fromkeys(str(policy.adapter) for policy in self.policies.values()))
             if self.stack is None or not self.stack.refresh(adapters):
-                self.stack, self.steps = AdapterStack(self.model, adapters, merges=self.is_wide), None
+                self.stack, self.steps = AdapterStack(self.model, adapters), None
         self.is_stale = False
 
-    def guess(self, row: Row, most: int) -> list[int]:
-        """Return tokens that may follow what the row holds, fewer than it may still sample."""
-        guesses = self.guesses.setdefault(row.policy.name, Guesses())
-        guesses.learn(row.cached, max(row.num_learnt, row.num_shared))
-        row.num_learnt = len(row.cached)
-        assert row.request is not None
-        left = row.request.sampling.max_completion_tokens - len(row.sampled) - 1
-        return guesses.find(row.cached, min(most, row.num_guesses, left))
-
     def places(self, rows: Sequence[Row]) -> list[int]:
-        """Of each row the place of its adapter in the stack; 0 without one."""
+        """Return of each row the place of its adapter in the stack; 0 without a stack."""
         if self.stack is None:
             return [0] * len(rows)
         place = {name: number for number, name in enumerate(self.stack.adapters)}
@@ -272,7 +185,8 @@ class Lane:
             torch.cuda.empty_cache()
 
     def _drop_all(self) -> None:
-        self.rows, self.window, self.steps, self.trunks = [], type(self.window)(), None, {}
+        self.rows, self.steps = [], None
+        self.window = KVWindow(is_fixed=self.window.is_fixed)
 
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
@@ -301,3 +215,46 @@ def length_buckets(rows: list[Row]) -> list[list[Row]]:
             buckets.append([])
         buckets[-1].append(row)
     return buckets
+
+
+def prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
+    """Compute the prompts of new rows, equal ones of a policy once, and give the rows to the lane."""
+    for batch in length_buckets(rows):
+        firsts: dict[tuple[str, tuple[int, ...]], Row] = {}
+        keys = [(row.policy.name, tuple(row.cached)) for row in batch]
+        for key, row in zip(keys, batch, strict=True):
+            firsts.setdefault(key, row)
+        cache, valid = _read_prompts(lane, list(firsts.values()), filler_id)
+        if len(firsts) < len(batch):
+            places = {key: place for place, key in enumerate(firsts)}
+            owner = torch.tensor([places[key] for key in keys], device=valid.device)
+            cache.batch_select_indices(owner)
+            valid = valid[owner]
+        lane.window.append_rows(cache, valid)
+        lane.rows.extend(batch)
+
+
+def _read_prompts(lane: Lane, rows: list[Row], filler_id: int) -> tuple[DynamicCache, Tensor]:
+    """Return keys and values of the rows' prompts, and (rows, width) bool: left-padded, which are a row's."""
+    texts = [row.cached for row in rows]
+    width = max(1, *map(len, texts))
+    device = next(lane.model.parameters()).device
+    ids = torch.full((len(texts), width), filler_id, dtype=torch.long)
+    valid = torch.zeros(len(texts), width, dtype=torch.bool)
+    for i, text in enumerate(texts):
+        if text:
+            ids[i, width - len(text) :] = torch.tensor(text)
+            valid[i, width - len(text) :] = True
+    ids, valid = ids.to(device), valid.to(device)
+    causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+    mask = (causal & valid[:, None, :]) | torch.eye(width, dtype=torch.bool, device=device)
+    cache = DynamicCache()
+    with lane.route(torch.tensor(lane.places(rows), device=device)[:, None]):
+        lane.model.get_decoder()(  # without the output head: nothing is sampled here
+            input_ids=ids,
+            attention_mask=mask[:, None],
+            position_ids=(valid.cumsum(1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+        )
+    return cache, valid

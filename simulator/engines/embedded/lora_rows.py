@@ -26,7 +26,6 @@ class _Layer:
     second: Tensor  # B times its scale, (out, sum of ranks)
     owner: Tensor  # (sum of ranks,): place of the adapter that a component belongs to
     ranks: tuple[tuple[int, int], ...]  # (place, rank) of each adapter: the same where `owner` is
-    merged: Tensor | None  # base and adapter in one, (out, in), where there is one adapter
 
 
 def can_stack(model: nn.Module) -> bool:
@@ -48,13 +47,9 @@ def can_stack(model: nn.Module) -> bool:
 class AdapterStack:
     """The weights of some adapters of a model, as they were when this was made."""
 
-    def __init__(self, model: nn.Module, adapters: Sequence[str], *, merges: bool = False) -> None:
-        """`adapters`: by their places in this list rows say which is theirs.
-
-        `merges`: a single one on a CPU in float32 becomes part of copied weights: faster, more memory.
-        """
+    def __init__(self, model: nn.Module, adapters: Sequence[str]) -> None:
+        """`adapters`: by their places in this list rows say which is theirs."""
         self.adapters = list(adapters)
-        self._merges = merges and len(adapters) == 1
         self._modules = [module for module in model.modules() if isinstance(module, LoraLayer)]
         with torch.no_grad():
             self._layers = self._stack_layers()
@@ -71,12 +66,10 @@ class AdapterStack:
         for new, old in zip(now, self._layers, strict=True):
             old.first.copy_(new.first)
             old.second.copy_(new.second)
-            if old.merged is not None and new.merged is not None:
-                old.merged.copy_(new.merged)
         return True
 
     def _stack_layers(self) -> list[_Layer]:
-        return [_stack(module, self.adapters, self._merges) for module in self._modules]
+        return [_stack(module, self.adapters) for module in self._modules]
 
     @contextmanager
     def route(self, places: Tensor) -> Iterator[None]:
@@ -96,7 +89,7 @@ class AdapterStack:
                 layer.module.__dict__.pop("forward", None)
 
 
-def _stack(module: Any, adapters: Sequence[str], merges: bool) -> _Layer:
+def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
     """Stack the layer's adapters; a row without one of them passes through the base alone.
 
     They are kept in the base's precision, in which the learner multiplies with them.
@@ -109,24 +102,18 @@ def _stack(module: Any, adapters: Sequence[str], merges: bool) -> _Layer:
         first, second = ([one.to(base.weight.dtype) for one in pair] for pair in (first, second))
     ranks = torch.tensor([len(one) for one in first], dtype=torch.long)
     places = torch.tensor([adapters.index(name) for name in present], dtype=torch.long)
-    merged = None
-    if merges and first and not base.weight.is_cuda and base.weight.dtype == torch.float32:
-        merged = torch.addmm(base.weight, second[0], first[0])
     return _Layer(
         module=module,
         first=torch.cat(first) if first else torch.zeros(0, base.in_features, device=device),
         second=torch.cat(second, 1) if second else torch.zeros(base.out_features, 0, device=device),
         owner=places.repeat_interleave(ranks).to(device),
         ranks=tuple(zip(places.tolist(), ranks.tolist(), strict=True)),
-        merged=merged,
     )
 
 
 def _route(layer: _Layer, is_other: Tensor | None, num_rows: int) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """x is (rows, tokens, width), or (rows * tokens, width) where a model lays its rows end to end."""
-        if layer.merged is not None:
-            return nn.functional.linear(x, layer.merged, layer.module.base_layer.bias)
         result: Tensor = layer.module.base_layer(x)
         own = nn.functional.linear(x.to(layer.first.dtype), layer.first)
         if is_other is not None and layer.ranks:

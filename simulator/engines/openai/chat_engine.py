@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import InfrastructureError, UserError
-from simulator.chat_messages import MessageChat
+from simulator.chat import MessageChat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.client import ChatClient, is_too_long
@@ -98,10 +98,10 @@ class ReplyFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class EndpointUsage:
     """Usage by a policy's requests, replies from the file included.
 
-    Example: Usage(num_requests=2, prompt_tokens=812, completion_tokens=60, cost=0.0026)
+    Example: EndpointUsage(num_requests=2, prompt_tokens=812, completion_tokens=60, cost=0.0026)
     """
 
     num_requests: int = 0
@@ -111,7 +111,7 @@ class Usage:
     num_too_long: int = 0  # prompts that the model has no room for
     cost: float = 0.0  # of replies, in the currency of the prices
 
-    def plus(self, reply: ChatReply) -> "Usage":
+    def plus(self, reply: ChatReply) -> "EndpointUsage":
         """Return the usage with one more reply."""
         is_counted = reply.prompt_tokens is not None and reply.completion_tokens is not None
         return replace(
@@ -123,9 +123,9 @@ class Usage:
             cost=self.cost + reply.cost,
         )
 
-    def joined(self, other: "Usage") -> "Usage":
+    def joined(self, other: "EndpointUsage") -> "EndpointUsage":
         """Return both together."""
-        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+        return EndpointUsage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,12 +136,12 @@ class Ledger:
     """
 
     budget: Budget = field(default_factory=Budget)
-    sessions: dict[str, Usage] = field(default_factory=dict)
+    sessions: dict[str, EndpointUsage] = field(default_factory=dict)
     stop: str | None = None  # None: requests are made
 
-    def sum_of(self, prefix: str = "", suffix: str = "") -> Usage:
+    def sum_of(self, prefix: str = "", suffix: str = "") -> EndpointUsage:
         """Return the usage of all sessions whose name begins and ends so."""
-        total = Usage()
+        total = EndpointUsage()
         for session, usage in self.sessions.items():
             if session.startswith(prefix) and session.endswith(suffix):
                 total = total.joined(usage)
@@ -186,10 +186,10 @@ class ChatEngine:
         except EndpointError as error:
             if not is_too_long(error):
                 raise
-            self._count(request.session, replace(Usage(), num_too_long=1))
+            self._count(request.session, replace(EndpointUsage(), num_too_long=1))
             reply = ChatReply(text="", finish_reason="length")
         else:
-            self._count(request.session, Usage().plus(reply))
+            self._count(request.session, EndpointUsage().plus(reply))
         ids = self._chat.encode(write_turn_text(reply))
         is_cut = reply.finish_reason in CUT
         ids = ids if is_cut else (*ids, self._chat.end_id)
@@ -243,6 +243,6 @@ class ChatEngine:
             self._replies.add(key, reply, reply.cost)
         return reply
 
-    def _count(self, session: str, usage: Usage) -> None:
-        before = self.ledger.sessions.get(session, Usage())
+    def _count(self, session: str, usage: EndpointUsage) -> None:
+        before = self.ledger.sessions.get(session, EndpointUsage())
         self.ledger.sessions[session] = before.joined(usage)

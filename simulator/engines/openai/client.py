@@ -30,7 +30,6 @@ from simulator.engines.openai.endpoint import (
     find_completions_url,
 )
 from simulator.engines.openai.reply import (
-    ChatMessage,
     ChatReply,
     EndpointError,
     read_error_text,
@@ -176,8 +175,8 @@ class ChatClient:
                 request = self._make_request(messages, tools, temperature, most)
                 bound = self._settings.price(len(json.dumps(request)), most)
                 try:
-                    message, own_cost = await self._charge(request, bound)
-                    return ChatReply(**message.model_dump(), cost=cost + own_cost)
+                    reply = await self._charge(request, bound)
+                    return reply.model_copy(update={"cost": cost + reply.cost})
                 except BudgetSpentError as error:
                     error.cost = cost
                     raise
@@ -212,25 +211,25 @@ class ChatClient:
             body["temperature"] = temperature
         return body
 
-    async def _charge(self, request: dict[str, Any], bound: float) -> tuple[ChatMessage, float]:
-        """Make one attempt within rate and budget; return the message and its cost."""
+    async def _charge(self, request: dict[str, Any], bound: float) -> ChatReply:
+        """Make one attempt within rate and budget."""
         await self._rate_limit.wait_turn()
         await self.budget.reserve(bound)
         cost = 0.0
         try:
-            message = await self._attempt(request)
-            if message.prompt_tokens is None or message.completion_tokens is None:
+            reply = await self._attempt(request)
+            if reply.prompt_tokens is None or reply.completion_tokens is None:
                 cost = bound
             else:
-                cost = self._settings.price(message.prompt_tokens, message.completion_tokens)
-            return message, cost
+                cost = self._settings.price(reply.prompt_tokens, reply.completion_tokens)
+            return reply.model_copy(update={"cost": cost})
         except EndpointError as error:
             cost = bound if error.may_be_charged else 0.0
             raise
         finally:
             self.budget.settle(bound, cost)
 
-    async def _attempt(self, request: dict[str, Any]) -> ChatMessage:
+    async def _attempt(self, request: dict[str, Any]) -> ChatReply:
         import openai
 
         timeout_s = self._settings.timeout_s

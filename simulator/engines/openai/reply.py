@@ -1,4 +1,4 @@
-"""A reply of `/v1/chat/completions`, read strictly: a ChatMessage or a named failure, nothing repaired."""
+"""A reply of `/v1/chat/completions`, read strictly: a ChatReply or a named failure, nothing repaired."""
 
 import json
 import re
@@ -56,10 +56,11 @@ class RequestedCall(BaseModel):
     arguments: str  # JSON text as the model wrote it, unchecked
 
 
-class ChatMessage(BaseModel):
-    """One assistant message as a response body holds it.
+class ChatReply(BaseModel):
+    """One assistant message and what it cost.
 
-    Example: ChatMessage(text="best 24", finish_reason="stop", prompt_tokens=412, completion_tokens=21)
+    Example: ChatReply(text="best 24", finish_reason="stop", prompt_tokens=412, completion_tokens=21,
+                       cost=0.0003)
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -70,15 +71,6 @@ class ChatMessage(BaseModel):
     finish_reason: str | None = None
     prompt_tokens: int | None = None  # None where the endpoint does not say
     completion_tokens: int | None = None
-
-
-class ChatReply(ChatMessage):
-    """One assistant message and what it cost.
-
-    Example: ChatReply(text="best 24", finish_reason="stop", prompt_tokens=412, completion_tokens=21,
-                       cost=0.0003)
-    """
-
     cost: float = Field(default=0.0, ge=0)  # of this request and its failed attempts, in the prices' currency
 
 
@@ -126,8 +118,8 @@ class _Body(_Wire):
     usage: Any = None
 
 
-def read_message(content: bytes) -> ChatMessage:
-    """Read the first choice of a response body.
+def read_message(content: bytes) -> ChatReply:
+    """Read the first choice of a response body; its cost is not known here.
 
     Raises:
         EndpointError: `not_json` or `protocol`.
@@ -160,7 +152,7 @@ def read_message(content: bytes) -> ChatMessage:
     if reason in CALLED and not calls:
         raise _unreadable("protocol", f"the turn ended for {reason!r}, and the reply holds no call")
     usage = _read_usage(body.usage)
-    return ChatMessage(
+    return ChatReply(
         text=_read_text(choice.message),
         reasoning=_read_reasoning(choice.message),
         calls=calls,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
 from roles.base import Role
-from simulator.chat_messages import Said, read_opening
-from simulator.engines.openai.reply import ChatMessage
+from simulator.chat import Said, read_opening
+from simulator.engines.openai.reply import ChatReply
 from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, describe_tools, parse_tool_calls
 
 ToolShape = Literal["native", "text"]  # how tools are offered: by the protocol, or in the system message
@@ -50,7 +50,7 @@ def write_messages(
     return messages, tools if shape == "native" else []
 
 
-def write_turn_text(message: ChatMessage) -> str:
+def write_turn_text(message: ChatReply) -> str:
     """Return a reply as the text that agents read: its words, then its calls, each between tags."""
     calls = [
         f'{OPEN}\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments.strip() or "{}"}}}\n{CLOSE}'

@@ -27,16 +27,6 @@ from simulator.engines.vllm.options import DEFAULTS, check_options
 
 
 @dataclass(slots=True)
-class Usage:
-    """Counts of an engine's work since it was made."""
-
-    num_calls: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0  # of prompt_tokens: taken from the prefix cache, not computed
-    completion_tokens: int = 0
-
-
-@dataclass(slots=True)
 class _Served:
     """One version of one policy."""
 
@@ -80,10 +70,10 @@ class VLLMEngine:
         self._end_id, self._seed = end_id, seed
         self._request_timeout_s, self._start_timeout_s = request_timeout_s, start_timeout_s
         self._max_restarts = max_restarts
-        self.usage = Usage()
+        self.num_cached_tokens = 0  # of all prompts: taken from the prefix cache, not computed
         self._served: dict[str, _Served] = {}
         self._own_hosts: dict[str, VLLMHost] = {}  # of policies with full weights
-        self._num_loras = self._num_in_flight = 0
+        self._num_loras = 0
         self.store = AdapterStore()
         self._thread = LoopThread("vllm-engine")
         self._base = self._make_host(base) if base is not None else None
@@ -187,8 +177,8 @@ class VLLMEngine:
 
     @property
     def num_in_flight(self) -> int:
-        """Calls that are neither answered nor given up."""
-        return self._num_in_flight
+        """Calls on present versions that are neither answered nor given up."""
+        return sum(served.num_in_flight for served in self._served.values())
 
     def list_adapters(self) -> set[int]:
         """List ids of the adapters that the engine on the base holds, for tests of eviction."""
@@ -209,7 +199,6 @@ class VLLMEngine:
             lora=served.lora,
         )
         served.num_in_flight += 1
-        self._num_in_flight += 1
         try:
             await served.host.ready()
             async with asyncio.timeout(self._request_timeout_s):
@@ -220,12 +209,8 @@ class VLLMEngine:
             ) from None
         finally:
             served.num_in_flight -= 1
-            self._num_in_flight -= 1
             await self._retire(served)
-        self.usage.num_calls += 1
-        self.usage.prompt_tokens += len(request.prompt_ids)
-        self.usage.cached_tokens += answer.num_cached_tokens
-        self.usage.completion_tokens += len(answer.token_ids)
+        self.num_cached_tokens += answer.num_cached_tokens
         return Completion(
             token_ids=answer.token_ids,
             logprobs=answer.logprobs,

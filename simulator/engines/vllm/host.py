@@ -61,7 +61,8 @@ class VLLMHost:
         max_restarts: int,
     ) -> None:
         self.weights = weights
-        self._options, self._seed = options, seed
+        self._options = options
+        self._seeds = itertools.count(seed)  # of each start another: it would draw the same noise again
         self._start_timeout_s = start_timeout_s
         self._starts_left = 1 + max_restarts
         self._engine: Any = None
@@ -99,7 +100,7 @@ class VLLMHost:
                 self._is_asleep = True
 
     def _start(self) -> Any:
-        arguments = engine_arguments(self.weights, self._options, seed=self._seed)
+        arguments = engine_arguments(self.weights, self._options, seed=next(self._seeds))
         return start_engine(arguments, start_environment(arguments, self._start_timeout_s))
 
     async def generate(self, call: HostCall) -> HostAnswer:

@@ -23,9 +23,9 @@ from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario, generate
-from simulator.engines.openai.chat_engine import Usage
+from simulator.engines.openai.chat_engine import EndpointUsage
 
-NAME = "bench set 6"
+NAME = "bench set 7"
 
 
 def draw_few() -> list[BenchCase]:
@@ -71,7 +71,7 @@ def test_a_changed_generator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     changed = replace(drawn[3], scenario=replace(scenario, brief="One word more."))
     monkeypatch.setattr(bench_cases, "draw_cell", lambda _cell: (*drawn[:3], changed, *drawn[4:]))
     assert compute_digest(cell) != bench_cases.read_pins()["digests"][cell.name]
-    with pytest.raises(UserError, match=r"cto/easy are not those of bench set 6: .* raise SET_VERSION"):
+    with pytest.raises(UserError, match=r"cto/easy are not those of bench set 7: .* raise SET_VERSION"):
         check_pins([cell])
 
 
@@ -168,7 +168,7 @@ def make_play(key: str, score: float) -> BenchPlay:
         turns=1,
         tool_calls=0,
         ended_by={"cto": "answer"},
-        usage=Usage(),
+        usage=EndpointUsage(),
     )
 
 
@@ -192,7 +192,7 @@ def test_cards_are_paired_by_case_and_only_within_one_set(tmp_path: Path) -> Non
     lines = compare_cards(tmp_path / "a", tmp_path / "b")
     (row,) = [line for line in lines if line.startswith("cto easy")]
     assert row.split()[2:6] == ["1", "0.250", "0.750", "+0.500"]
-    with pytest.raises(UserError, match=r"is of bench set 6 and .* of bench set 9"):
+    with pytest.raises(UserError, match=r"is of bench set 7 and .* of bench set 9"):
         compare_cards(tmp_path / "a", tmp_path / "c")
     with pytest.raises(UserError, match="have no case in common"):
         compare_cards(tmp_path / "a", tmp_path / "d")

@@ -14,7 +14,7 @@ from emads.seats.players import read_seats
 from emads.team import load_team
 from roles.errors import InfrastructureError, UserError
 from scenarios.team import PlanGame, generate
-from simulator.chat_messages import MessageChat
+from simulator.chat import MessageChat
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.terminal import Terminal
 

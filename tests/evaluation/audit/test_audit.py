@@ -20,6 +20,7 @@ from evaluation.audit.subjects import SUBJECTS, choose_subjects
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
+from scenarios.tasks.registry import JOBS
 
 PR = TIERS["pr"]
 TINY = replace(
@@ -44,10 +45,7 @@ def draw_sample(name: str) -> CaseSample:
 
 @pytest.mark.parametrize("probe", PROBES)
 @pytest.mark.parametrize("name", slow_except(SUBJECTS, "cost"))
-def test_pr_tier(name: str, probe: str, request: pytest.FixtureRequest) -> None:
-    if (name, probe) == ("team-value", "V5"):
-        reason = "since limits bind, option A with all offers earns .154 at difficulty 5, the bound is .15"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def test_pr_tier(name: str, probe: str) -> None:
     row = PROBES[probe](draw_sample(name), PR)
     assert (row.probe, row.family) == (probe, name)
     assert row.breaches == []
@@ -60,7 +58,7 @@ def test_free_riders_cost_the_team() -> None:
 
 
 def test_every_family_is_audited() -> None:
-    assert set(FAMILIES) < set(SUBJECTS)
+    assert {*FAMILIES, *JOBS} < set(SUBJECTS)
     assert all(name == subject.family.name for name, subject in SUBJECTS.items())
 
 
@@ -225,7 +223,7 @@ def test_every_probe_has_a_planted_fault() -> None:
     assert {probe for probe, _ in FAULTS.values()} == set(PROBES)
 
 
-@pytest.mark.parametrize("name", ["cto", "coo", "risk", "reconcile", "team-report", "team-decision"])
+@pytest.mark.parametrize("name", ["cto", "coo", "risk", "reconcile", "team-report", "team-decision", *JOBS])
 def test_search_finds_a_verifier_that_pays_any_choice(name: str) -> None:
     """In every family, one that pays whatever has the right form."""
     subject = SUBJECTS[name]

@@ -15,7 +15,7 @@ from html_pages import ATTACKS, Page
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
 from evaluation.minutes.meeting import list_options
-from evaluation.minutes.minutes import make_index_row, minutes_file, render_minutes, write_index
+from evaluation.minutes.minutes import minutes_file, render_minutes, write_index
 from evaluation.pages import write_page
 from roles.registry import ROLES
 from scenarios.base import ToolCall
@@ -27,7 +27,7 @@ from simulator.agents.agent import Agent
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
-from simulator.graph.team_graph import graph_mermaid
+from simulator.graph.team_graph import draw_mermaid, team_graph
 from simulator.reading import read_episode, read_reports
 from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights, score_episode
@@ -354,26 +354,27 @@ def test_what_went_wrong_is_said() -> None:
 
 def test_an_index_links_every_page_with_its_outcome(tmp_path: Path) -> None:
     cases = draw_scenarios(3)
-    rows = []
-    for case, episode in zip(cases, play(cases), strict=True):
+    played = list(zip(cases, play(cases), strict=True))
+    for case, episode in played:
         write_page(tmp_path / minutes_file(episode), render_minutes(case, episode, label="team"))
-        rows.append(make_index_row(case, episode, score_episode(case, episode, WEIGHTS)))
-    attack = replace(rows[0], title="<script>alert(1)</script>", reward="")
-    page = Page(write_index(tmp_path, [*rows, attack], label="<b>team</b>").read_text())
+    shown = [(case, episode, score_episode(case, episode, WEIGHTS)) for case, episode in played]
+    attack = replace(hospital(), title="<script>alert(1)</script>")
+    (meeting,) = play([attack])
+    write_page(tmp_path / minutes_file(meeting), render_minutes(attack, meeting, label="team"))
+    page = Page(write_index(tmp_path, [*shown, (attack, meeting, None)], label="<b>team</b>").read_text())
     links = [value for _, name, value in page.attributes if name == "href"]
     assert all((tmp_path / link).is_file() for link in links)
-    assert links == [row.file for row in (*rows, rows[0])]
+    assert links == [minutes_file(episode) for _, episode in (*played, (attack, meeting))]
     assert "script" not in page.tags
     assert "4 cases" in page.text
-    for row in rows:
-        assert row.outcome in page.text
+    assert page.text.count("Decided: option") + page.text.count("goes to a human") == 4
     assert "not scored" in page.text
 
 
 def test_the_graph_stands_as_mermaid_text() -> None:
     (case,) = draw_scenarios(1)
     words = "".join(Page(render(case, play([case])[0])).words)
-    assert graph_mermaid(tuple(case.seats)).strip() in words
+    assert draw_mermaid(team_graph(tuple(case.seats))).strip() in words
 
 
 def test_minutes_need_no_library_of_charts_or_statistics() -> None:

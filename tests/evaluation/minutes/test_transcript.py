@@ -1,13 +1,13 @@
 """Transcripts: what people read of an episode, hostile model text included."""
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from evaluation.minutes.transcript import EpisodeTranscript, render_side_by_side_html, render_text, transcript
 from evaluation.minutes.words import MAX_SHOWN_CHARS, readable, visible
 from simulator.records import Episode, Question, Trajectory, Turn
+from simulator.reward import TeamVerdict
 
 BRIEFS = {"cto": "Northbank. Budget 40.\nLatency counts.", "coo": "Northbank. Budget 40.\nDays count."}
 REPORT = (
@@ -15,16 +15,19 @@ REPORT = (
     '"needs": ["A"], "veto": ["C", "B"], "note": ""}'
 )
 ASK = '{"ask": {"seat": "cto", "option": "B", "cost_at_most": 9}}'
-VERDICT = {
-    "reward": 0.95,
-    "parts": {"value": 1.0, "consensus": 0.75, "unresolved": 0.0, "escalation": 0.0},
-    "explanation": "B is the best option",
-}
+VERDICT = TeamVerdict(
+    reward=0.95,
+    value=1.0,
+    consensus=0.75,
+    unresolved=0.0,
+    escalation=0.0,
+    explanation="B is the best option",
+)
 
 
 def played(
     decision: str = '{"option": "B", "fund": ["cto", "risk"], "escalate": false}', *, cut_off: bool = False
-) -> dict[str, Any]:
+) -> Episode:
     turn = Turn(
         context_ids=(1, 2),
         completion_ids=(3,),
@@ -42,7 +45,7 @@ def played(
         ended_by="turn_tokens" if cut_off else "answer",
         final_text="x",
     )
-    episode = Episode(
+    return Episode(
         scenario_key="team/test/0/7/2",
         index_in_group=0,
         trajectories={"cto": path},
@@ -51,7 +54,6 @@ def played(
         decision=decision,
         votes={"cto": '{"vote": "accept"}', "coo": "hm"},
     )
-    return asdict(episode)
 
 
 def after(
@@ -96,8 +98,8 @@ def test_an_episode_reads_in_the_order_of_play() -> None:
 
 
 def test_faults_and_limits_are_said() -> None:
-    episode = played(cut_off=True) | {"error": "engine lost"}
-    text = render_text(transcript(episode, {}, briefs={}))
+    episode = replace(played(cut_off=True), error="engine lost")
+    text = render_text(transcript(episode, None, briefs={}))
     assert "(cut off by a limit)" in text
     assert "not scored, infrastructure fault: engine lost" in text
 
@@ -107,10 +109,11 @@ def test_faults_and_limits_are_said() -> None:
 )
 def test_model_text_is_escaped_in_html(attack: str) -> None:
     hostile = transcript(
-        played(attack) | {"reports": {attack: attack}, "votes": {"cto": attack}, "error": attack},
-        {"explanation": attack, attack: 1.0},
+        replace(played(attack), reports={attack: attack}, votes={"cto": attack}, error=attack),
+        None,
         briefs={"cto": attack},
         label=attack,
+        unscored=attack,
     )
     html = str(render_side_by_side_html((hostile, after("&lt;"))))
     assert "<script" not in html

@@ -25,8 +25,7 @@ from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
 from scenarios.team.experts import best_decision, best_report
 from simulator.agents.scripted_policies import baseline_team, oracle_team, reconciler_policy, seat_policy
 from simulator.agents.table_reading import ReadTable
-from simulator.chat_messages import MessageChat
-from simulator.chat_plain import PlainChat
+from simulator.chat import MessageChat, PlainChat
 from simulator.engines.routed import RoutedEngine, route_teams
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.reward import TeamRewardWeights

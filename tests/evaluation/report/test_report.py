@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from html_pages import Page
-from report_runs import ROLES, TEAM, full_run, side, summarise
+from report_runs import ROLES, TEAM, full_run, shown, side, summarise
 
-from evaluation.minutes.transcript import choose_cases, write_side_by_side
 from evaluation.report.charts import (
     CURVE_CHARTS,
     Curve,
@@ -20,8 +19,7 @@ from evaluation.report.charts import (
     smooth,
 )
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
-from evaluation.report.page import render_report, write_report
-from evaluation.report.results_page import results_page
+from evaluation.report.page import render_report, results_page, write_report
 from evaluation.summary.run_summary import combine_seeds, write_summary
 from evaluation.summary.tables import TEAM_TITLES
 from roles.errors import UserError
@@ -78,7 +76,6 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
         "option B",
         "1970-01-01 00:00:00 UTC",
         "packages torch",
-        "1 unreadable line of metrics.jsonl left out",
         "name: trial",
     ):
         assert expected in page
@@ -142,7 +139,7 @@ def test_everything_from_the_run_folder_is_escaped(tmp_path: Path) -> None:
     full_run(run, summary)
     (run / "provenance.json").write_text(json.dumps({attack: [attack]}))
     (run / "config.yaml").write_text(attack)
-    write_side_by_side(run, choose_cases([(side(attack, attack), side("after", "x"))]))
+    write_summary(run, summary | shown(side(attack, attack), side("after", "x")))
     page = render_report(run)
     parsed = Page(page)
     assert len(parsed.named("section")) == 9
@@ -157,8 +154,6 @@ def test_missing_pieces_are_named_with_their_command(tmp_path: Path) -> None:
     Page(page)
     for name in (
         "metrics.jsonl",
-        "episodes_side_by_side.json",
-        "details.json",
         "diagnostics.json",
         "config.yaml",
         "provenance.json",
@@ -229,24 +224,22 @@ def test_findings_tell_losses_and_missing_controls() -> None:
     assert (card.value, card.note, card.tone) == ("0 of 1", "failed: team_gain", "bad")
 
 
-def test_metrics_are_read_and_bad_lines_counted(tmp_path: Path) -> None:
+def test_metrics_are_read_without_bad_lines(tmp_path: Path) -> None:
     lines = [
         '{"stage": "marl", "step": 1, "time_s": 5, "metrics": {"own/cto": 0.5, "kl": "NaN", "b": true}}',
         '{"stage": "sft/cto", "step": 2, "time_s": 3.0, "metrics": {"loss": 1, "bad": NaN}}',
-        '{"stage": "sft/cto", "step": true, "metrics": {}}',
+        '{"stage": "sft/cto", "step": null, "metrics": {}}',
         '{"stage": "sft/cto", "step": 3}',
         "[1]",
         "{" * 3000,
         '{"sta',
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    rows, num_bad = read_metrics(tmp_path)
-    assert rows == [
+    assert read_metrics(tmp_path) == [
         {"stage": "marl", "step": 1, "own/cto": 0.5},
         {"stage": "sft/cto", "step": 2, "loss": 1.0},
     ]
-    assert num_bad == 5
-    assert read_metrics(tmp_path / "absent") == ([], 0)
+    assert read_metrics(tmp_path / "absent") == []
 
 
 def test_curves_are_of_roles_or_of_the_weights_that_all_share() -> None:

@@ -1,5 +1,6 @@
 """Evaluation that is killed, repeated and compared: the same numbers to the byte, from real processes."""
 
+import asyncio
 import json
 import os
 import re
@@ -7,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import evaluation_child
 import pytest
@@ -17,7 +20,7 @@ from scored_outcomes import TINY, outcome, team_outcome
 from tiny_models import make_tiny_base
 
 from emads.cli import main
-from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, StagePlays
+from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, StagePlays, TeamOutcome, complete_files
 from evaluation.scoring.sealed_plays import play_stage, team_player
 from evaluation.summary.details import build_details, failures, offers_by_seat
 from evaluation.summary.gates import read_gate_file
@@ -25,7 +28,7 @@ from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
 from scenarios.team import PlanGame
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.scripted import ScriptedEngine
 from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
@@ -96,27 +99,70 @@ def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -
     assert play(block_size) == play(100)
 
 
+def test_sampled_and_greedy_plays_of_a_scenario_share_a_block(tmp_path: Path) -> None:
+    made: list[tuple[int, int, float, str]] = []
+    barriers: dict[asyncio.AbstractEventLoop, asyncio.Barrier] = {}  # by block
+
+    async def play(part: Sequence[Any], heat: float, first: int, stream: str) -> list[TeamOutcome]:
+        made.append((first, len(part), heat, stream))
+        barrier = barriers.setdefault(asyncio.get_running_loop(), asyncio.Barrier(2))
+        await asyncio.wait_for(barrier.wait(), 60)  # until the other way of play has begun, too
+        return [replace(team_outcome({}), key=one.key, reward=heat) for one in part]
+
+    cases = evaluation_child.role_cases()[:10]
+    plays = play_stage(
+        "team",
+        "sft",
+        cases,
+        play,
+        folder=tmp_path,
+        temperature=0.5,
+        block_size=8,
+        num_tries=3,
+        num_tried=5,
+    )
+    judged = [
+        (first, size, heat, "evaluate/sft") for first, size in ((0, 4), (4, 4), (8, 2)) for heat in (0.5, 0.0)
+    ]
+    tries = [
+        (first, size, 0.5, f"evaluate/sft/repeat-{number}")
+        for first, size in ((0, 4), (4, 1))
+        for number in (1, 2)
+    ]
+    assert made == judged + tries
+    assert (plays.column("reward"), plays.column("reward", "greedy")) == ([0.5] * 10, [0.0] * 10)
+    assert [len(one) for one in plays.repeats] == [5, 5]
+
+
 def test_only_missing_blocks_are_played(tmp_path: Path) -> None:
-    file, keys = OutcomeFile(tmp_path / "x.jsonl", RoleOutcome), [outcome(n).key for n in range(10)]
+    """Blocks that one of two files lacks are played for both: plays are always made together."""
+    files = [OutcomeFile(tmp_path / name, RoleOutcome) for name in ("x.jsonl", "y.jsonl")]
+    keys = [outcome(n).key for n in range(10)]
     asked: list[tuple[int, int]] = []
 
-    def play(start: int, end: int) -> list[RoleOutcome]:
+    def play(start: int, end: int) -> list[list[RoleOutcome]]:
         asked.append((start, end))
-        return [outcome(n) for n in range(start, end)]
+        block = [outcome(n) for n in range(start, end)]
+        return [block, [replace(one, reward=0.0) for one in block]]
 
-    whole = file.complete(keys, play, block_size=4)
-    assert (whole, asked) == ([outcome(n) for n in range(10)], [(0, 4), (4, 8), (8, 10)])
-    lines = (tmp_path / "x.jsonl").read_bytes().splitlines(keepends=True)
-    (tmp_path / "x.jsonl").write_bytes(b"".join(lines[:7]))  # the second block is not whole
-    asked.clear()
-    assert (file.complete(keys, play, block_size=4), asked) == (whole, [(4, 8), (8, 10)])
-    asked.clear()
-    assert (file.complete(keys, play, block_size=4), asked) == (whole, [])
+    def complete(wanted: list[str]) -> list[list[RoleOutcome]]:
+        asked.clear()
+        return complete_files(files, wanted, play, block_size=4)
+
+    whole = complete(keys)
+    assert whole == [[outcome(n) for n in range(10)], [replace(outcome(n), reward=0.0) for n in range(10)]]
+    assert asked == [(0, 4), (4, 8), (8, 10)]
+    stored = [file.path.read_bytes() for file in files]
+    lines = stored[1].splitlines(keepends=True)
+    files[1].path.write_bytes(b"".join(lines[:7]))  # the second block is not whole
+    assert (complete(keys), asked) == (whole, [(4, 8), (8, 10)])
+    assert [file.path.read_bytes() for file in files] == stored
+    assert (complete(keys), asked) == (whole, [])
     with pytest.raises(UserError, match=r"not of cto/test/0/99/1.*--again"):
-        file.complete([*keys[:3], "cto/test/0/99/1", *keys[4:]], play, block_size=4)
-    (tmp_path / "x.jsonl").write_bytes(lines[0] + b"{}\n" + lines[2])
-    with pytest.raises(UserError, match=r"x.jsonl:2 is no outcome"):
-        file.read()
+        complete([*keys[:3], "cto/test/0/99/1", *keys[4:]])
+    files[1].path.write_bytes(lines[0] + b"{}\n" + lines[2])
+    with pytest.raises(UserError, match=r"y.jsonl:2 is no outcome"):
+        files[1].read()
 
 
 def test_scores_and_details_follow_from_outcomes_by_hand() -> None:
@@ -164,7 +210,6 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 STORED = (
-    "details.json",
     "scores/outcomes/untrained-team.sampled.jsonl",
     "scores/outcomes/heuristic-cto.sampled.jsonl",
 )
@@ -174,14 +219,16 @@ def test_evaluating_again_gives_the_same_bytes(
     untrained: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {name: (untrained[0] / name).read_bytes() for name in STORED}
-    numbers = read_summary(untrained[0])["roles"]
+    summary = read_summary(untrained[0])
+    numbers = summary["roles"], summary["details"]
     marks = {path: path.stat().st_mtime_ns for path in untrained[0].glob("scores/**/*.jsonl")}
     assert main(["evaluate", str(untrained[0])]) == 0
     assert {path: path.stat().st_mtime_ns for path in marks} == marks  # nothing was played again
     assert main(["evaluate", str(untrained[0]), "--again"]) == 0
     assert all(path.stat().st_mtime_ns > mark for path, mark in marks.items())  # all was
     assert {name: (untrained[0] / name).read_bytes() for name in STORED} == before
-    assert read_summary(untrained[0])["roles"] == numbers
+    summary = read_summary(untrained[0])
+    assert (summary["roles"], summary["details"]) == numbers
     assert "Reward by difficulty" in capsys.readouterr().out
 
 

@@ -9,7 +9,7 @@ from scenarios.base import Style
 from scenarios.team import PlanGame, generate
 from scenarios.team.verdicts import verify_report
 from simulator.agents.scripted_policies import oracle_specialist
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 
 CASES = [generate("test", 0, index, 1 + index % 2) for index in range(6)]

@@ -1,5 +1,6 @@
 """One agent in place of a team: all facts and tools, and a plan that is valued like a team's."""
 
+import asyncio
 import json
 
 import pytest
@@ -10,7 +11,7 @@ from roles.base import AnswerError
 from scenarios.base import Style, ToolCall, ToolError
 from scenarios.team import TeamScenario, generate, seat_team
 from scenarios.team.single import SingleGame
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.scripted import ScriptedEngine
 from simulator.reward import TeamRewardWeights, score_episode
 from simulator.tool_calls import format_tool_call
@@ -40,7 +41,7 @@ def test_a_single_agent_has_all_facts_and_tools_and_is_scored_like_a_team(style:
         return best_plan(case) if style == "short" or called in transcript else called
 
     chat = PlainChat()
-    episodes = play_alone(
+    plays = play_alone(
         cases,
         engine=ScriptedEngine(chat, {"reconcile": speak}),
         chat=chat,
@@ -49,6 +50,7 @@ def test_a_single_agent_has_all_facts_and_tools_and_is_scored_like_a_team(style:
         stream="x",
         style=style,
     )
+    episodes = asyncio.run(plays)
     pairs = zip(cases, episodes, strict=True)
     assert [score_episode(case, one, TeamRewardWeights()).reward for case, one in pairs] == [1.0] * 12
     num_calls = 0 if style == "short" else 1
@@ -59,7 +61,7 @@ def test_a_single_agent_that_calls_on_and_on_ends_without_a_plan_when_its_contex
     call = ToolCall(name="measure", arguments={"seat": "risk", "option": "A", "part": []})
     chat, game = PlainChat(), SingleGame(DRAWN, "full")
     opening = len(chat.open(game.prompt_role, game.write_brief(), with_tools=True))
-    (episode,) = play_alone(
+    plays = play_alone(
         [DRAWN],
         engine=ScriptedEngine(chat, {"reconcile": lambda transcript: format_tool_call("", call)}),
         chat=chat,
@@ -70,6 +72,7 @@ def test_a_single_agent_that_calls_on_and_on_ends_without_a_plan_when_its_contex
         max_turns=1000,
         max_total_tokens=opening + 3000,
     )
+    (episode,) = asyncio.run(plays)
     played = episode.trajectories["reconcile"]
     assert played.ended_by == "total_tokens"
     assert opening + 2000 < len(played.token_ids) <= opening + 3000

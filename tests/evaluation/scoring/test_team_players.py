@@ -85,7 +85,7 @@ def test_baselines_are_scored_on_the_same_cases_in_order() -> None:
     assert means["oracle"] == 1.0
     assert means["random"] < means["greedy"] < means["oracle_best"] < means["single"] < 1.0
     assert means["random"] < means["majority"] < means["oracle_best"]
-    assert means["oracle_common"] < means["oracle_best"]
+    assert means["oracle_common"] < min(means["oracle_best"], means["oracle_rising"])
     assert all(one.consensus == 1 for stage in plays if stage != "random" for one in plays[stage])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from roles.registry import ROLES
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
 from simulator.agents.scripted_policies import oracle_team, remember_cases
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.outcomes import SimulatedOutcomes

@@ -14,8 +14,8 @@ from pathlib import Path
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 
-SCENARIOS = draw_cases(9)
-CASES = [SCENARIOS[index] for index in (0, 5)]  # both planned again, and sent back
+SCENARIOS = draw_cases(19)
+CASES = [SCENARIOS[index] for index in (15, 18)]  # both planned again, and sent back
 
 
 class Countdown:
@@ -34,7 +34,7 @@ class Countdown:
 async def play(path: Path, countdown: Countdown) -> list[GovernedEpisode]:
     """Play the cases from wherever the store stands to their end."""
     async with open_services(path, key=KEY) as services:
-        services.connection.set_trace_callback(countdown)
+        services.log.store.set_trace_callback(countdown)
         reviewer = expert_reviewer(error_rate=0.3, seed=30)
         return await play_governed(
             CASES, services, make_seating(CASES), reviewer, worlds(shock_share=1.0), concurrency=2

@@ -25,7 +25,7 @@ from pathlib import Path
 from roles.registry import ROLES
 from roles.team import RECONCILER, SPECIALISTS
 from scenarios.team import PlanGame, TeamScenario, generate
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.outcomes import SimulatedOutcomes

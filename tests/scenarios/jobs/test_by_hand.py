@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scenarios.base import Scenario
-from scenarios.jobs import allocation, architecture, bill, threats, tradeoff
+from scenarios.jobs import allocation, architecture, bill, from_words, threats, tradeoff
 from scenarios.jobs.job import Facts, score_named
 
 DESIGN: Facts = {
@@ -98,7 +98,8 @@ def test_allocation_finds_the_cheapest_plan() -> None:
     assert tried[0] == (11, ("Ann", "Bob"), (2, {"survey": 1, "training": 3}))
     truth = {"plan": allocation.write_plan(PROJECT, ("Ann", "Bob"), {"survey": 1, "training": 3})}
     case = make_case(PROJECT, {**truth, "cost": 13, "starts": 4, "blind": 17})
-    assert allocation.certify(case) == (13004.0, 13004.0)
+    brief = allocation.write_brief({**PROJECT, "wording": 0, "situation": "A new line."})
+    assert from_words.solve_allocation(brief) == (truth, 1000 * 13 + 4)
     assert allocation.verify(case, json.dumps(truth)).exact
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hostile_policies import silent
 from sandboxes import run_or_be_refused, works_here
 
 from roles.errors import UserError
@@ -25,9 +26,9 @@ from scenarios.tasks.lookup import RELATIONS, build_records, find_names, join, w
 from scenarios.tasks.programs import STEPS, compute, draw_specification, recompute, write_program
 from scenarios.tasks.question_files import read_questions
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
-from simulator.agents.scripted_policies import oracle_solo, silent
+from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import SoloEpisode, play_solos
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 

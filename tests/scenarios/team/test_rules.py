@@ -112,10 +112,10 @@ def test_arithmetic_on_the_reports_is_enough(habit: str | None, drawn: list[Team
 
 
 def test_a_coordinated_team_is_well_above_the_common_mixture(drawn: list[TeamScenario]) -> None:
-    """The best rule written by hand is `measured`, and what the search found is better still."""
+    """The best rule written by hand is `measured`; what searches found is better."""
     found = {habit: mean_value(drawn, habit, "exact") for habit in REPORT_HABITS}
-    best = found.pop("searched")
-    assert max(found.values()) == found["measured"] < best
+    best, shown = found.pop("searched"), found.pop("rising")
+    assert max(found.values()) == found["measured"] < min(shown, best)
     assert best - mean_value(drawn, None, "return") >= 0.12
     assert best <= 0.9  # the optimum is further away than any demonstration
 

@@ -274,8 +274,8 @@ def test_short_texts_are_compact() -> None:
     reports = {seat: game.read_report(seat, expert_report(TABLE, seat, "lean").text) for seat in TABLE.seats}
     assert game.write_report_brief("cto").splitlines() == [
         "Budget 40 ample.",
-        "A need: first F 9 14, mid G 15 22",
-        "B: high H 8 21",
+        "A need: first 2 F 9 14, mid 3 G 15 22",
+        "B: high 2 H 8 21",
     ]
     assert game.write_decision_brief(reports).splitlines()[:3] == [
         "A 30: cto 9 14 need, coo 7 10, risk 8 19, cost 10 17",
@@ -289,6 +289,19 @@ def test_short_texts_are_compact() -> None:
     ]
     decision = decide("B").model_dump()
     assert game.write_vote_brief(decision, "cto", reports) == "Decision B without your part. Vote."
+
+
+@pytest.mark.parametrize(
+    ("budget", "offered"),
+    # A: the first part is taken whatever it costs; the step to G returns 8 for 6 k$ ("mid"), so G is offered
+    # where 15 k$ are less than four tenths. B: the only part is the first.
+    [(40, (15, 8)), (38, (15, 8)), (37, (9, 8)), (20, (9, 8))],
+)
+def test_rising_experts_stop_where_a_step_returns_too_little_for_its_share(
+    budget: int, offered: tuple[int, int]
+) -> None:
+    report = best_report(seat_team(make_northbank(budget=budget)), "cto", "rising")
+    assert tuple(offer.cost for offer in report.offers) == offered
 
 
 def test_a_part_may_be_offered_by_its_code() -> None:

@@ -52,7 +52,7 @@ def test_fifty_reviewers_on_one_inbox_lose_and_double_no_ruling(tmp_path: Path) 
             for interrupt_id in requests:
                 assert tried[interrupt_id, 303] == 1
             assert {status for _, status in tried} <= {303, 403, 409}
-            answers = site.room.services.connection.execute(
+            answers = site.room.services.log.store.execute(
                 "SELECT json_extract(body, '$.interrupt_id') FROM decision_log"
                 " WHERE kind IN ('approved', 'edited', 'rejected')"
             ).fetchall()

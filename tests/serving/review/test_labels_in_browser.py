@@ -9,7 +9,7 @@ from html_pages import Page
 from review_site import OTHER, OWN, Browser, Site, make_item, open_site
 
 from serving.review.progress import measure_agreement
-from training.feedback.labels import Comparison, Correction, Verdict, read_labels
+from training.feedback.labels import Comparison, Correction, VerdictLabel, read_labels
 from training.feedback.queue import QueuedItem
 
 ITEM = make_item()
@@ -43,7 +43,7 @@ def test_each_form_gives_a_label_of_its_kind(tmp_path: Path) -> None:
         fields = {"answer.option": "B", "answer.fund": ["risk"], "answer.reason": "B holds."}
         assert (await label(ann, "correct", items[2], **fields)).status_code == 303
         verdict, comparison, correction = read_labels(site.room.settings.labels)
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, VerdictLabel)
         assert verdict.approved
         assert verdict.provenance.source == "web"
         assert isinstance(comparison, Comparison)

@@ -38,7 +38,7 @@ def list_routes(site: Site, known: dict[str, str]) -> list[tuple[str, str]]:
 
 def find_changes(site: Site) -> tuple[int, int, int]:
     """Answers that were signed, labels that were kept and turns of seats that were answered."""
-    count = site.room.services.connection.execute(
+    count = site.room.services.log.store.execute(
         "SELECT count(*) FROM decision_log WHERE kind IN ('approved', 'edited', 'rejected')"
     ).fetchone()[0]
     seats = site.room.seats

@@ -8,6 +8,7 @@ from typing import Any
 
 from review_site import Browser, Site, open_site
 
+from serving.review.progress import describe_progress
 from serving.review.room import make_token
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import WebReviewer
@@ -43,6 +44,7 @@ def test_an_approval_in_the_browser_lets_the_case_go_to_its_end(tmp_path: Path) 
         assert "Carried out, every KPI holds" in page
         outcomes = [(one.body["reviewer"], one.body["outcome"]) for one in site.room.audit.read()]
         assert outcomes[-2:] == [("ann", "handed to the desk"), ("ann", "kept")]
+        assert ("ann", 1, 0) in describe_progress(site.room, "ann").by_reviewer
 
     on_site(tmp_path, play)
 

@@ -14,6 +14,7 @@ import pytest
 from review_site import CHAT, SEAT_CASE, Browser, Site, ask_seat, hear, open_site
 
 from emads.seats.person import WebPersonEngine
+from roles.errors import UserError
 from scenarios.team import PlanGame
 from serving.review.turns import SeatDesk
 from simulator.engines.base import CompletionRequest, Sampling
@@ -64,6 +65,20 @@ def test_a_turn_waits_for_the_first_answer_and_is_found_again_by_what_the_seat_h
         assert desk.find_person(ask_seat("s/other/coo")) is None
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("changed", [{"text": '{"vote": "accept"}'}, {"person": "ben"}, {"seal": "0" * 64}])
+def test_nobody_without_the_key_speaks_for_a_person(changed: dict[str, str], tmp_path: Path) -> None:
+    """An answer is written into the file, or one that was given is changed there."""
+    desk, turn = SeatDesk(tmp_path / "s.db"), ask_seat("s/t/coo", "Vote on option A.")
+    desk.ask(turn)
+    desk.answer(turn, '{"vote": "object"}', "ann", time_now())
+    assert desk.path.stat().st_mode & 0o077 == 0
+    told, given = desk.path.read_text().splitlines()
+    answer = {**json.loads(given)["answer"], **changed}
+    desk.path.write_text(f"{told}\n{json.dumps({'answer': answer})}\n")
+    with pytest.raises(UserError, match="not written with this key"):
+        SeatDesk(tmp_path / "s.db").find_answer(turn.id)
 
 
 def test_a_report_is_made_in_its_form_and_a_slip_is_shown_beside_its_field(tmp_path: Path) -> None:

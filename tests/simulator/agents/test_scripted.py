@@ -9,6 +9,8 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from episode_rows import read_episodes
+from hostile_policies import hostile, silent
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios, oracle_engine
 
 from roles.errors import UserError
@@ -20,18 +22,11 @@ from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, TeamScenario, decision_value
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, best_decision
-from simulator.agents.scripted_policies import (
-    BASELINES,
-    baseline_team,
-    hostile,
-    oracle_solo,
-    oracle_team,
-    silent,
-)
+from simulator.agents.scripted_policies import BASELINES, baseline_team, oracle_solo, oracle_team
 from simulator.agents.solo import play_solos
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine, ScriptedPolicy, SeededPolicy
-from simulator.export.episode_files import read_episodes, write_episodes
+from simulator.export.episode_files import episode_to_json, write_lines
 from simulator.graph.runner import play_episodes
 from simulator.reading import read_episode
 from simulator.records import Episode
@@ -191,7 +186,8 @@ def test_named_habits_are_played_and_drawn_ones_kept(style: Style) -> None:
         assert episode.decision.startswith("exact\n")
     mixed = play_and_score(scenarios, oracle_engine(scenarios), repeats=4, style=style)[0]
     assert {text.split()[0] for e in mixed for text in e.reports.values()} == set(REPORT_HABITS) - {
-        "measured"
+        "measured",
+        "searched",
     }
     for episode in mixed:
         for role, text in episode.reports.items():
@@ -253,8 +249,8 @@ def test_hostile_policies_are_data_not_errors(hostile_roles: tuple[str, ...], tm
     assert all(-0.3 - 1e-12 <= verdict.reward <= 1 for verdict in verdicts)
     if RECONCILER in hostile_roles:
         assert all(verdict.reward <= -0.2 for verdict in verdicts)
-    write_episodes(tmp_path / "hostile.jsonl", episodes)
-    assert list(read_episodes(tmp_path / "hostile.jsonl")) == episodes
+    write_lines(tmp_path / "hostile.jsonl", map(episode_to_json, episodes))
+    assert read_episodes(tmp_path / "hostile.jsonl") == episodes
 
 
 def test_a_silent_team_gets_the_least() -> None:

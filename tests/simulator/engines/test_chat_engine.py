@@ -15,7 +15,7 @@ from roles.base import Answer, Role, Tool
 from roles.errors import InfrastructureError, UserError
 from scenarios.base import ToolCall
 from simulator.agents.agent import Agent
-from simulator.chat_messages import MessageChat
+from simulator.chat import MessageChat
 from simulator.engines.base import Sampling
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile

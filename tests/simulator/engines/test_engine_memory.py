@@ -10,18 +10,17 @@ from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import lanes
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.kv_window import KVWindow
-from simulator.engines.embedded.static_window import StaticWindow
 from training.models.engine_factory import release_engine_memory
 
 
-@pytest.mark.parametrize(("kind", "most"), [(KVWindow, 232), (StaticWindow, 157)])
+@pytest.mark.parametrize(("is_fixed", "most"), [(False, 232), (True, 157)])
 def test_columns_are_moved_together_where_the_unused_ones_are_too_many(
-    kind: type[KVWindow], most: int, monkeypatch: pytest.MonkeyPatch
+    is_fixed: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The longest row holds 100 tokens: as many unused columns and 32 may be kept, on a GPU a quarter."""
-    window, squeezed = kind(), list[list[int]]()
-    monkeypatch.setattr(kind, "longest_row", lambda self: 100)
-    monkeypatch.setattr(kind, "num_rows", 3)
+    window, squeezed = KVWindow(is_fixed=is_fixed), list[list[int]]()
+    monkeypatch.setattr(window, "longest_row", lambda: 100)
+    window.num_rows = 3
     monkeypatch.setattr(window, "keep_rows", squeezed.append)
     window.column = most
     window.squeeze()
@@ -75,6 +74,27 @@ def test_a_resting_engine_gives_a_window_of_more_than_half_the_gpu_back(
     again, alone = ask(engine, *more), ask(start(), *more)
     assert again.token_ids == alone.token_ids
     assert again.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_numbers_of_a_row_that_was_dropped_reach_no_other_row(is_fixed: bool) -> None:
+    """A mask gives unused columns the weight 0, and 0 times a number that is not finite is none."""
+
+    class Prompts:
+        def __init__(self, *filled: float) -> None:
+            keys = torch.tensor(filled).view(-1, 1, 1, 1).expand(-1, 1, 5, 2).clone()
+            self.layers = [type("Layer", (), {"keys": keys, "values": keys})]
+
+    window = KVWindow(is_fixed=is_fixed)
+    window.append_rows(Prompts(1.0, float("nan"), 3.0), torch.ones(3, 5, dtype=torch.bool))
+    window.column += 1  # nobody's: it goes when rows move
+    window.keep_rows([0, 2])
+    window.append_rows(Prompts(4.0), torch.tensor([[False, False, True, True, True]]))
+    assert window.valid[:3, : window.column].sum(1).tolist() == [5, 5, 3]
+    cache = window.view(3, 5, torch.tensor([0]))
+    assert cache.layers[0].keys[:, 0, :, 0].tolist() == [[1.0] * 5, [3.0] * 5, [4.0] * 5]
+    columns = window.valid.shape[1]
+    assert torch.isfinite(window.view(3, columns, torch.tensor([0])).layers[0].keys).all()
 
 
 def test_a_window_of_float32_takes_keys_of_a_step_under_autocast() -> None:

@@ -10,8 +10,7 @@ from roles.base import Answer, Role, Tool
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.agents.agent import Agent
-from simulator.chat_messages import MessageChat, read_opening
-from simulator.chat_plain import PlainChat
+from simulator.chat import MessageChat, PlainChat, read_opening
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.routed import Route, RoutedEngine
 from simulator.engines.scripted import ScriptedEngine

@@ -14,17 +14,11 @@ from simulator.engines.embedded.engine import TransformersEngine
 END = 1
 
 
-@pytest.fixture(params=["growing", "fixed", "wide", "wide, fixed"], autouse=True)
+@pytest.fixture(params=[False, True], ids=["growing", "fixed"], autouse=True)
 def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds for decode steps in shapes that grow, in those that are recorded on a GPU, and where
-    common prompts are computed once and observations as blocks.
-    """
-    defaults = dict(TransformersEngine.__init__.__kwdefaults__ or {}, fixed_shapes="fixed" in request.param)
+    """Everything holds for decode steps in shapes that grow and in those that are recorded on a GPU."""
+    defaults = dict(TransformersEngine.__init__.__kwdefaults__ or {}, fixed_shapes=request.param)
     monkeypatch.setattr(TransformersEngine.__init__, "__kwdefaults__", defaults)
-    if "wide" in request.param:
-        monkeypatch.setattr("simulator.engines.embedded.lanes.WIDE", 1)
-        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_TRUNK", 2)
-        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MOST_GIVEN", 2)
 
 
 def make_model(seed: int = 0, key_heads: int = 2) -> LlamaForCausalLM:
@@ -115,35 +109,6 @@ def test_a_head_of_its_own_for_every_query_is_computed_as_well() -> None:
             assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_what_was_said_before_is_guessed_and_changes_nothing_but_the_number_of_passes(
-    request: pytest.FixtureRequest, temperature: float
-) -> None:
-    """Two transcripts of one prompt: the second, greedy, repeats the first; sampled, it does not."""
-    widths: list[list[int]] = []
-    said: list[list[Completion]] = []
-    for most in (4, 0):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("simulator.engines.embedded.engine.MOST_GUESSES", most)
-            engine = make_engine(make_model())
-            widths.append([])
-            engine._lanes[0].model.get_decoder().register_forward_pre_hook(
-                lambda _, args, kwargs: widths[-1].append(kwargs["input_ids"].numel()), with_kwargs=True
-            )
-            sampling = Sampling(temperature=temperature, max_completion_tokens=30)
-            said.append(
-                [asyncio.run(talk(engine, name, [5, 6, 7], 1, sampling))[1][0][1] for name in ("one", "two")]
-            )
-    assert [one.token_ids for one in said[0]] == [one.token_ids for one in said[1]]
-    for one, other in zip(*said, strict=True):
-        assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
-    if request.node.callspec.params["_shapes"] == "wide" and temperature == 0:
-        assert len(widths[0]) < len(widths[1]) - 15
-        assert max(widths[0][3:]) == 5
-    elif request.node.callspec.params["_shapes"] != "wide":
-        assert widths[0] == widths[1]
-
-
 def test_logprobs_are_those_of_the_model_at_the_sampling_temperature() -> None:
     model = make_model()
     for ids, completions in play(make_engine(model), 0.7, 7):
@@ -162,10 +127,8 @@ def test_samples_do_not_depend_on_batch_mates_or_row_limit() -> None:
     assert [ids for ids, _ in together] == [ids for ids, _ in narrow]
 
 
-def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
-    request: pytest.FixtureRequest,
-) -> None:
-    """Six transcripts of three prompts, two of which begin alike; three turns each."""
+def test_equal_prompts_are_computed_once() -> None:
+    """Six transcripts of three prompts; three turns each."""
     model, engine = make_model(), make_engine(make_model())
     texts = [[*range(20, 30), 5, 6, 7], [*range(20, 30), 8], [40, 41, 42]]
     fed: list[torch.Size] = []
@@ -181,35 +144,7 @@ def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
         expected = logits_of(model, ids).argmax(-1).tolist()
         for start, completion in completions:
             assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
-    is_wide = "wide" in request.node.callspec.id
-    assert fed[0] == (3, 12)  # equal prompts once
-    if "fixed" not in request.node.callspec.id:
-        assert is_wide == any(rows == 1 and width > 6 for rows, width in fed[1:])  # end to end
-
-
-def test_prompts_that_come_later_share_what_they_have_in_common_with_earlier_ones(
-    request: pytest.FixtureRequest,
-) -> None:
-    """The first two begin with ten tokens in common, the next with eight of these, the last with none."""
-    model, engine = make_model(), make_engine(make_model())
-    first = [[*range(20, 30), 5, 6, 7], [*range(20, 30), 8]]
-    later = [[*range(20, 28), 9, 4], [*range(20, 28), 3, 5, 2], [50, 51]]
-    played: list[Talk] = []
-    kept: list[int] = []
-
-    async def run() -> None:
-        sampling = Sampling(temperature=0.0, max_completion_tokens=4)
-        for wave in (first, later[:2], later[2:]):
-            talks = (talk(engine, f"s{prompt}", prompt, 3, sampling) for prompt in wave)
-            played.extend(await asyncio.gather(*talks))
-            kept.extend(len(text.tokens) for text in engine._lanes[0].trunks.values())
-
-    asyncio.run(run())
-    assert kept == ([10, 8, 8] if "wide" in request.node.callspec.id else [])
-    for ids, completions in played:
-        expected = logits_of(model, ids).argmax(-1).tolist()
-        for start, completion in completions:
-            assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
+    assert fed[0] == (3, 12)
 
 
 def test_many_rows_attend_in_several_products_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:

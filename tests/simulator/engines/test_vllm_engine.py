@@ -144,9 +144,9 @@ def test_twenty_refreshes_answer_as_freshly_loaded_adapters_do(
             refreshed.set_policy(role, folder, version=f"{role}@{turn}")
         answers.append(asyncio.run(complete(refreshed, talks)))
         assert len(refreshed.list_adapters()) == 5  # old versions are gone
-    assert refreshed.usage.cached_tokens == 0  # a prompt met again under a new version is computed again
+    assert refreshed.num_cached_tokens == 0  # a prompt met again under a new version is computed again
     again = asyncio.run(complete(refreshed, talks))
-    assert refreshed.usage.cached_tokens > 0  # but the cache is on
+    assert refreshed.num_cached_tokens > 0  # but the cache is on
     refreshed.close()
     fresh = VLLMEngine(base, end_id=END, options={"enable_prefix_caching": False, "max_cpu_loras": 8})
     ties = 0

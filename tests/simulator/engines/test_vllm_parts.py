@@ -7,6 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -261,6 +262,27 @@ def test_an_engine_beside_the_learner_sleeps_until_it_is_asked_again(
 
     asyncio.run(work())
     assert engine.asked == (["sleep 1", "wake", "remove 3"] if sleeps else ["remove 3"])
+
+
+def test_an_engine_that_is_started_again_draws_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    def start(arguments: dict[str, Any], environment: dict[str, str]) -> Any:
+        started.append(SimpleNamespace(seed=arguments["seed"], errored=False))
+        return started[-1]
+
+    monkeypatch.setattr("simulator.engines.vllm.host.start_engine", start)
+    monkeypatch.setattr("simulator.engines.vllm.host.stop_engine", lambda engine: None)
+    monkeypatch.setattr("simulator.engines.vllm.options.is_cpu_build", lambda: True)
+    host = VLLMHost(Path("w"), {}, seed=7, tokenizer=None, start_timeout_s=1, max_restarts=1)
+
+    async def work() -> None:
+        await host.ready()
+        started[0].errored = True
+        await host.ready()
+
+    asyncio.run(work())
+    assert [one.seed for one in started] == [7, 8]
 
 
 def test_an_engine_has_its_share_of_the_gpu_and_the_rank_of_the_adapters(

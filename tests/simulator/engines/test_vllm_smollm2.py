@@ -71,4 +71,4 @@ def test_greedy_tokens_are_those_of_the_transformers_engine(
     assert ties <= 1
     assert fmean(differences) < 1e-4
     asyncio.run(complete(engine, talks[:1], tokens=1))
-    assert engine.usage.cached_tokens > 0  # a prompt that was read before is not computed again
+    assert engine.num_cached_tokens > 0  # a prompt that was read before is not computed again

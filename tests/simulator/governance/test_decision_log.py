@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from simulator.governance.log import DecisionLog, Entry, verify_chain
-from simulator.governance.store import GENESIS, Store, open_store, transaction
+from simulator.governance.store import GENESIS, open_store
 
 
-def fill(path: Path | None = None, count: int = 6) -> tuple[Store, DecisionLog]:
-    connection = open_store(path)
+def fill(path: Path | None = None, count: int = 6) -> tuple[sqlite3.Connection, DecisionLog]:
+    connection, _ = open_store(path)
     log = DecisionLog(connection, iter(range(1000, 2000)).__next__, key=b"k" * 32)
     for number in range(count):
         log.append(f"t{number % 2}", "closed", {"number": number})
@@ -79,13 +79,28 @@ def test_a_damaged_body_on_disk_is_named(tmp_path: Path) -> None:
 
 
 def test_an_entry_falls_with_its_transaction() -> None:
-    connection, log = fill()
+    _, log = fill()
 
     def append_and_fail() -> None:
-        with transaction(connection):
+        with log.transaction():
             log.append("t1", "closed", {})
             raise KeyError
 
     with pytest.raises(KeyError):
         append_and_fail()
+    assert len(list(log.entries())) == 6
+    assert log.append("t1", "closed", {}).sequence == 7
+    assert verify_chain(log.entries(), head=log.head()) is None
+
+
+def test_a_transaction_adds_one_entry() -> None:
+    _, log = fill()
+
+    def append_twice() -> None:
+        with log.transaction():
+            log.append("t1", "closed", {})
+            log.append("t1", "closed", {})
+
+    with pytest.raises(AssertionError, match="one entry"):
+        append_twice()
     assert len(list(log.entries())) == 6

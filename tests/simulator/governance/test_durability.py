@@ -52,7 +52,7 @@ def test_killed_again_and_again_it_ends_the_same(
     """Every life is long enough for what was done before, and a little more."""
     path, num_kills = tmp_path / "store.db", 0
     wanted, num_statements, _ = undisturbed
-    while killer.play(path, statement=150 + 50 * num_kills):
+    while killer.play(path, statement=100 + 40 * num_kills):
         num_kills += 1
         assert num_kills < num_statements
     assert num_kills >= 4

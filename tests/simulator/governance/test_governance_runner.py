@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from gate_probes import on_disk
 from governed_tables import CALM, yes_man
+from hostile_policies import hostile, silent
 from team_tables import CHAT, WatchedEngine, oracle_engine
 from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
-from simulator.agents.scripted_policies import hostile, silent
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
@@ -116,7 +116,8 @@ def test_replans_spend_what_is_left_and_say_what_execution_revealed() -> None:
             assert told["left"] in (left - told["cost"] - cut, 0)
             left = told["left"]
         drafts = [body for kind, body in episode.trace if kind == "said" and body["step"] == "reconcile"]
-        news = f"Execution of {first['option']} did not hold:"
+        option = next(body["option"] for kind, body in episode.trace if kind == "committed")
+        news = f"Execution of {option} did not hold:"
         assert any(body["message"].startswith(news) for body in drafts)
         assert episode.state["attempt"] <= 3
 

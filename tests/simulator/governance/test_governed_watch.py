@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +12,11 @@ from governed_tables import Person
 from rich.console import Console
 from team_tables import SEATS
 
-from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.live_view import live_view
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.export.episode_files import SECRET
-from simulator.export.telemetry import write_spans
 from simulator.governance.log import Entry
 from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
@@ -118,7 +115,7 @@ def test_a_fault_ends_it_with_its_words() -> None:
 
 def test_the_live_view_tells_the_gate_and_the_plan_in_words() -> None:
     out = io.StringIO()
-    _, log = play(LiveView(Console(file=out, width=200), with_keys=False).watch)
+    _, log = play(live_view(Console(file=out, width=200).print, with_keys=False))
     lines = out.getvalue().splitlines()
     wanted = {
         "requested": "at the gate: ",
@@ -133,23 +130,3 @@ def test_the_live_view_tells_the_gate_and_the_plan_in_words() -> None:
         assert sum(words in line for line in lines) == sum(entry.kind == kind for entry in log), kind
     assert any("carries out: " in line and " on option " in line for line in lines)
     assert any("unforeseen: " in line for line in lines)
-
-
-def test_spans_tell_the_gate_without_permission_words_or_truth(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    with write_spans(path) as watch:
-        episode, log = play(watch)
-    text = path.read_text()
-    spans = [json.loads(line) for line in text.splitlines()]
-    (meeting,) = [span for span in spans if span["name"].startswith("invoke_workflow")]
-    events = [event["name"] for event in meeting["events"] if event["name"].startswith("governance.")]
-    assert events == [f"governance.{entry.kind}" for entry in log]
-    assert meeting["attributes"]["emads.status"] == episode.status
-    secrets = [str(entry.body[word]) for entry in log for word in SECRET if word in entry.body]
-    assert len(secrets) >= 3
-    assert not [secret for secret in secrets if secret in text]
-    assert "does not convince" not in text
-    observed = next(e for e in meeting["events"] if e["name"] == "governance.observed")
-    assert {name for name in observed["attributes"] if name.startswith("emads.kpi.")} == {
-        f"emads.kpi.{role}" for role in SEATS
-    }

@@ -26,8 +26,8 @@ from simulator.governance.governed_graph import (
     after_reconcile,
     after_replan,
     after_review,
-    full_graph_mermaid,
     make_after_commit,
+    open_full,
 )
 from simulator.governance.log import DecisionLog
 from simulator.governance.nodes import (
@@ -45,6 +45,7 @@ from simulator.governance.nodes import (
     open_full_case,
     outcome,
     propose,
+    read_plan,
     replan,
     review,
     write_renewed_brief,
@@ -57,6 +58,7 @@ from simulator.governance.store import open_store
 from simulator.graph.context import Reply, Step
 from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
 from simulator.graph.state import Utterance, open_case
+from simulator.graph.team_graph import draw_mermaid
 
 CASE = next(  # nobody needs a part of it, so that a plan may fund nothing
     case
@@ -88,7 +90,7 @@ class Lines:
 
 def make_context(agents: Lines | None = None, **outcomes: Any) -> FullContext:
     """Services on a fresh store in memory."""
-    log = DecisionLog(open_store(None), HandClock(), key=KEY)
+    log = DecisionLog(open_store(None)[0], HandClock(), key=KEY)
     reviewers = Reviewers(log)
     reviewers.register("ann")
     world = SimulatedOutcomes(CASE, **{"shock_share": 0.0, **outcomes})
@@ -134,7 +136,8 @@ def after(node: Any, state: FullState, context: FullContext | None = None) -> Fu
 
 def rule(state: FullState, context: FullContext, response: ReviewResponse | None = None) -> FullState:
     """The state after a review that a person has answered."""
-    request, _ = context.gate.show(Proposal.model_validate(state["proposal"]), state["shown"])
+    request = context.gate.stand(context.thread).find_nth(state["shown"])
+    assert request is not None
     desk = ReviewDesk(context.log, context.gate, Reviewers(context.log))
     given = response or ReviewResponse(decision="approve")
     desk.submit(request.interrupt_id, request.digest, given, "ann")
@@ -259,11 +262,11 @@ def test_route_after_vote(changed: dict[str, Any], route: str) -> None:
         ({"ruling": "approve"}, "commit"),
         ({"ruling": "edit"}, "propose"),
         ({"ruling": "reject"}, "reconcile"),
-        ({"ruling": "refused", "refusals": 1}, "review"),
+        ({"ruling": "refused", "refusals": 1}, "propose"),
         ({"ruling": "refused", "refusals": MAX_REFUSALS}, "close"),
         ({"ruling": "reject", "revision": MAX_REVISIONS + 1}, "close"),
-        ({"ruling": ""}, "review"),
-        ({"ruling": "waits"}, "review"),
+        ({"ruling": ""}, "propose"),
+        ({"ruling": "waits"}, "propose"),
     ],
 )
 def test_route_after_review(changed: dict[str, Any], route: str) -> None:
@@ -273,7 +276,7 @@ def test_route_after_review(changed: dict[str, Any], route: str) -> None:
 def test_route_after_commit_and_monitor() -> None:
     after_commit = make_after_commit(SEATS)
     planned = after(propose, make_state())
-    assert asyncio.run(after_commit(planned)) == ["review"]
+    assert asyncio.run(after_commit(planned)) == ["propose"]
     planned["committed"] = "d"
     assert asyncio.run(after_commit(planned)) == [f"execute_{role}" for role in SEATS]
     handed = after(propose, make_state(decision=None, committed=""))
@@ -299,9 +302,9 @@ def test_the_way_through_the_gate_node_by_node() -> None:
         assert run(make_executor(role), state, context) == {}
     state = after(outcome, state, context)
     state = after(monitor, state, context)
-    observed = find_observed(context, proposal)
-    assert observed["option"] == "A"
-    assert observed["funded"] == {PLANNED.seat: list(PLANNED.choice)}
+    assert find_observed(context, proposal)["worth"] > 0
+    carried = read_plan(context.gate.stand(context.thread).find_proposal(proposal.digest))
+    assert (carried.option, carried.funded) == ("A", {PLANNED.seat: PLANNED.choice})
     assert run(close, state, context)["status"] in ("completed", "completed_with_alerts")
     kinds = [entry.kind for entry in context.log.entries("t")]
     assert kinds == ["requested", "approved", "committed", *["executed"] * 4, "observed", "closed"]
@@ -393,7 +396,7 @@ def test_nothing_is_monitored_or_planned_anew_without_an_observation() -> None:
 def test_close_asks_the_gate_and_not_the_state() -> None:
     context = make_context()
     state = after(propose, make_state(status="completed", committed="d"), context)
-    with pytest.raises(NotApprovedError, match="nothing was ever displayed"):
+    with pytest.raises(NotApprovedError, match="waits for a ruling"):
         run(close, state, context)
     state = rule(state, context, ReviewResponse(decision="reject"))
     assert run(close, state, context)["status"] == "not_approved"
@@ -415,4 +418,4 @@ def test_outcomes_are_seeded_and_calm_ones_are_as_promised() -> None:
 
 def test_the_documented_picture_is_the_graph() -> None:
     text = (ROOT / "docs" / "explanation" / "governance.md").read_text()
-    assert f"```mermaid\n{full_graph_mermaid().strip()}\n```" in text
+    assert f"```mermaid\n{draw_mermaid(open_full()).strip()}\n```" in text

@@ -16,7 +16,7 @@ FIFTH = "a fifth less time"
 
 
 def open_precedents() -> tuple[Precedents, DecisionLog]:
-    log = DecisionLog(open_store(None), lambda: 0.0, key=b"k" * 32)
+    log = DecisionLog(open_store(None)[0], lambda: 0.0, key=b"k" * 32)
     return Precedents(log), log
 
 

@@ -1,13 +1,10 @@
-"""Watching episodes: events in order and complete, nothing without an observer, spans without truth."""
+"""Watching episodes: events in order and complete, nothing without an observer."""
 
 import asyncio
 import io
 import json
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +12,8 @@ from episode_events import Diary
 from rich.console import Console
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
-from evaluation.minutes.live_view import LiveView
-from roles.errors import InfrastructureError, UserError
+from evaluation.minutes.live_view import live_view
+from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from scenarios.base import ToolCall
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
@@ -24,9 +21,8 @@ from simulator.agents.agent import Agent
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
-from simulator.export.telemetry import trace_episodes, write_spans
 from simulator.graph.runner import play_episodes
-from simulator.observer import Watch, join_watches
+from simulator.observer import Watch
 from simulator.records import Episode
 from simulator.tool_calls import format_tool_call
 
@@ -150,19 +146,10 @@ def test_the_end_is_told_however_it_comes() -> None:
     assert diary.kinds().count("end") == 1
 
 
-def test_several_observers_hear_the_same() -> None:
-    one, other = Diaries(), Diaries()
-    play(draw(2), join_watches([one.watch, other.watch]))
-    assert [diary.events for diary in one.by_session.values()] == [
-        diary.events for diary in other.by_session.values()
-    ]
-    assert join_watches([]) is None
-
-
 def show(cases: Sequence[PlayableCase], *, terminal: bool = False, **changed: Any) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
-    play(cases, LiveView(console, with_keys=len(cases) > 1).watch, **changed)
+    play(cases, live_view(console.print, with_keys=len(cases) > 1), **changed)
     return out.getvalue()
 
 
@@ -204,123 +191,3 @@ def test_model_text_cannot_steer_the_terminal(attack: str) -> None:
 def test_a_failure_is_shown() -> None:
     cases = draw(1)
     assert "broke off: gpu lost" in show(cases, engine=Broken(cases))
-
-
-def test_spans_need_opentelemetry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("", ".sdk.trace", ".sdk.resources", ".trace"):
-        monkeypatch.setitem(sys.modules, f"opentelemetry{name}", None)
-    with pytest.raises(UserError, match=r"pip install 'emads\[otel\]'"), write_spans(tmp_path / "s.jsonl"):
-        pass
-    with pytest.raises(UserError, match="OpenTelemetry"):
-        trace_episodes(object())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_simulation_does_not_import_opentelemetry() -> None:
-    before = {name for name in sys.modules if name.startswith("opentelemetry")}
-    play(draw(1), None)
-    assert {name for name in sys.modules if name.startswith("opentelemetry")} == before
-
-
-def read_spans(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def children(spans: list[dict[str, Any]], parent: dict[str, Any]) -> list[dict[str, Any]]:
-    """In the order in which they began."""
-    inside = [span for span in spans if span["parent_id"] == parent["context"]["span_id"]]
-    return sorted(inside, key=lambda span: span["start_time"])
-
-
-# github.com/open-telemetry/semantic-conventions-genai, model/gen-ai/spans.yaml: kind, and what is required or
-# required where it is known
-SPANS = {
-    "invoke_workflow": ("INTERNAL", {"gen_ai.workflow.name"}),
-    "invoke_agent": ("INTERNAL", {"gen_ai.provider.name", "gen_ai.agent.name", "gen_ai.conversation.id"}),
-    "chat": ("CLIENT", {"gen_ai.provider.name", "gen_ai.request.model", "gen_ai.conversation.id"}),
-    "execute_tool": ("INTERNAL", {"gen_ai.tool.name", "gen_ai.tool.type"}),
-}
-NAMED_BY = {
-    "invoke_workflow": "gen_ai.workflow.name",
-    "invoke_agent": "gen_ai.agent.name",
-    "chat": "gen_ai.request.model",
-    "execute_tool": "gen_ai.tool.name",
-}
-
-
-def test_spans_follow_the_conventions_of_generative_ai(tmp_path: Path) -> None:
-    """Names are those of OpenTelemetry's own package; spans are named by the attribute that it says."""
-    names = pytest.importorskip("opentelemetry.semconv._incubating.attributes.gen_ai_attributes")
-    known = {value for name, value in vars(names).items() if name.startswith("GEN_AI_")}
-    (case,), path = draw(1), tmp_path / "spans.jsonl"
-    with write_spans(path) as watch:
-        play([case], watch)
-        observer = watch(case, "s")
-        observer.on_tool("cto", format_tool_call("", ToolCall(name="measure", arguments={})), "latency 35")
-        observer.on_tool("cto", "<tool_call>x</tool_call>", "error: no JSON")
-        observer.on_end(None)
-    spans = read_spans(path)
-    operations = [span["attributes"]["gen_ai.operation.name"] for span in spans]
-    assert set(operations) == set(SPANS) <= {one.value for one in names.GenAiOperationNameValues}
-    for span, operation in zip(spans, operations, strict=True):
-        kind, required = SPANS[operation]
-        told = {name for name in span["attributes"] if not name.startswith("emads.")}
-        assert span["kind"] == f"SpanKind.{kind}"
-        assert required <= told <= known | {"error.type"}
-        assert span["name"] == f"{operation} {span['attributes'][NAMED_BY[operation]]}"
-        assert ("error.type" in told) == (span["status"]["status_code"] == "ERROR")
-    failed = [span for span in spans if span["status"]["status_code"] == "ERROR"]
-    assert [span["attributes"]["error.type"] for span in failed] == ["tool_error"]
-
-
-def test_spans_tell_the_episode_and_no_truth(tmp_path: Path) -> None:
-    pytest.importorskip("opentelemetry.sdk")
-    cases = [replace(case, truth={"sentinel": "TRUTH"}) for case in draw(3)]
-    path = tmp_path / "new" / "spans.jsonl"
-    with write_spans(path) as watch:
-        episodes = play(cases, watch)
-    spans = read_spans(path)
-    roots = [span for span in spans if span["parent_id"] is None]
-    assert len(roots) == 3
-    for root, case, episode in zip(
-        sorted(roots, key=lambda span: span["attributes"]["emads.scenario_key"]),
-        cases,
-        episodes,
-        strict=True,
-    ):
-        assert root["attributes"]["emads.scenario_key"] == case.key
-        events = [event["name"] for event in root["events"]]
-        assert events == ["report"] * 4 + ["decision"] + ["vote"] * 4
-        agents = children(spans, root)
-        assert sorted(span["name"] for span in agents) == sorted(
-            f"invoke_agent {role}" for role in episode.trajectories
-        )
-        for agent in agents:
-            turns = episode.trajectories[agent["attributes"]["gen_ai.agent.name"]].turns
-            chats = children(spans, agent)
-            assert [span["name"] for span in chats] == [f"chat {turn.policy_version}" for turn in turns]
-            used = [span["attributes"]["gen_ai.usage.input_tokens"] for span in chats]
-            assert used[-1] == sum(len(t.context_ids) for t in turns) + sum(
-                len(t.completion_ids) for t in turns[:-1]
-            )
-            assert agent["attributes"]["gen_ai.usage.input_tokens"] == sum(used)
-            assert agent["attributes"]["gen_ai.usage.output_tokens"] == sum(
-                len(t.completion_ids) for t in turns
-            )
-            assert agent["start_time"] <= chats[0]["start_time"] < chats[0]["end_time"]
-            assert agent["end_time"] == chats[-1]["end_time"]
-    text = path.read_text()
-    assert "TRUTH" not in text
-    for case in cases:
-        assert not any(SHORT(case).write_report_brief(seat) in text for seat in case.seats)
-    assert not any(word in text for word in ("reward", "verdict", "optimum", "Budget"))
-
-
-def test_a_failed_episode_is_a_span_with_its_error(tmp_path: Path) -> None:
-    pytest.importorskip("opentelemetry.sdk")
-    cases = draw(1)
-    with write_spans(tmp_path / "spans.jsonl") as watch:
-        play(cases, watch, engine=Broken(cases))
-    (root,) = [span for span in read_spans(tmp_path / "spans.jsonl") if span["parent_id"] is None]
-    assert root["attributes"]["error.type"] == "_OTHER"  # kinds are few; the status tells which
-    assert root["status"] == {"status_code": "ERROR", "description": "gpu lost"}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from device_rules import DeviceRules
 from joint_learning import FaultyEngine
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model, speak_by_adapters, tiny_chat
@@ -83,6 +84,8 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     learner = make_learner(ranks, options=job.get("options", {}), **kind)
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
+    if job.get("watched"):
+        watch(learner, folder / f"{job['name']}-calls-{ranks.rank}.json")
     for step in range(job["first"], job["last"]):
         if step in job.get("keep", ()):
             leave(learner, ranks, folder, f"{job['name']}-{step}", is_sharded=job.get("sharded", False))
@@ -91,6 +94,19 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
         validate(learner, folder / f"{job['name']}-validated-{ranks.rank}.json")
     leave(learner, ranks, folder, job["name"], is_sharded=job.get("sharded", False))
     ranks.wait()  # the next job may read it on every rank
+
+
+def watch(learner: RLLearner, path: Path) -> None:
+    """Learn under NCCL's rules, and write the collectives of the latest step."""
+    learn = learner.learn
+
+    def learn_watched(groups: Any) -> dict[str, float]:
+        with DeviceRules(learner.models.values()) as rules:
+            metrics = learn(groups)
+        path.write_text(json.dumps(rules.calls))
+        return metrics
+
+    setattr(learner, "learn", learn_watched)  # noqa: B010
 
 
 def validate(learner: RLLearner, path: Path) -> None:

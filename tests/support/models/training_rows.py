@@ -6,6 +6,8 @@ from typing import Any
 import torch
 
 from reliability.joint.scripted_models import next_token_logprobs
+from training.config.rl_sections import RLConfig
+from training.learner.learner import LossStats, backward_team
 from training.learner.rows import TrainingRow
 
 
@@ -32,3 +34,12 @@ def make_rows(
                 )
             )
     return rows
+
+
+def backward_role(
+    model: Any, rows: Sequence[TrainingRow], config: RLConfig, *, reference: Any = None
+) -> LossStats:
+    """`backward_team` for the rows of one role."""
+    role = rows[0].role
+    references = {} if reference is None else {role: reference}
+    return backward_team(model, {role: rows}, config, references=references)[role]

@@ -1,8 +1,10 @@
 """Models on disk for the tests of real vLLM: the tiny preset with random adapters, and how to compare."""
 
 import asyncio
+import itertools
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from simulator.engines.base import Completion, CompletionRequest, Engine, Sampli
 from simulator.engines.vllm.adapters import CONFIG, WEIGHTS
 from training.config.model_config import ModelConfig
 from training.models.base_model import build_tiny_model
+from training.rl.records import ScoredGroup
 
 NEEDS_VLLM = [
     pytest.mark.vllm,
@@ -128,3 +131,24 @@ def count_ties(
     for token in (one[place], other[place]):
         assert best - float(row[token]) < TIE, f"token {token} at {place} is {best - float(row[token])} below"
     return 1
+
+
+def differ(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
+    """Random weights earn nothing: rewards that differ stand in for the team's."""
+    drawn = (0.1 * (number % 5) for number in itertools.count())
+    return [
+        replace(
+            group,
+            report_sets=tuple(
+                replace(
+                    one,
+                    scored=tuple(
+                        replace(scored, verdict=replace(scored.verdict, reward=next(drawn)))
+                        for scored in one.scored
+                    ),
+                )
+                for one in group.report_sets
+            ),
+        )
+        for group in groups
+    ]

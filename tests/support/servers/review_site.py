@@ -16,7 +16,7 @@ from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings, Room, make_token, open_room
 from serving.review.turns import SeatTurn, make_turn
-from simulator.chat_messages import MessageChat
+from simulator.chat import MessageChat
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import GovernedEpisode, play_governed

@@ -72,7 +72,7 @@ async def expired_then_clock_set_back(stand: Stand) -> Any:
     await stop_before_commit(stand)
     before = (await stand.graph.aget_state(stand.config)).config
     stand.clock.now_s += 601
-    await stop(stand, "review")
+    await stop(stand, "propose")
     assert stand.kinds()[-1] == "refused"
     stand.clock.now_s -= 601
     await stand.go(None, before)

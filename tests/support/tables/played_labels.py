@@ -13,8 +13,8 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
-from training.feedback.labels import Comparison, Label, Provenance, Verdict
-from training.feedback.reviewers import START, LabelWriter, Reviewer
+from training.feedback.labels import Comparison, Label, Provenance, VerdictLabel
+from training.feedback.reviewers import START, LabelReviewer, LabelWriter
 from training.feedback.rows import read_transcript
 from training.rl.hosts.host import serve_roles
 from training.rl.solo.play import SoloPlayer
@@ -37,7 +37,7 @@ def write(kind: str, plays: Sequence[SoloEpisode], chat: HFChat, reviewer: str =
     """What a simulated reviewer says of plays of one scenario."""
     writer = LabelWriter(
         kind=kind,  # type: ignore[arg-type]
-        reviewer=Reviewer.parse(reviewer),
+        reviewer=LabelReviewer.parse(reviewer),
         role=ROLES[ROLE],
         family=families("short")[ROLE],
         chat=chat,
@@ -65,7 +65,7 @@ def draw_labels(model: Any, chat: HFChat, count: int) -> list[Label]:
         labels.append(
             Comparison(first=answer, second=other, preferred=rng.choice(("first", "second")), **common)
         )
-        labels.append(Verdict(answer=answer, approved=rng.random() < 0.5, **common))
+        labels.append(VerdictLabel(answer=answer, approved=rng.random() < 0.5, **common))
         corrected = write("correction", [first], chat)
         assert corrected is not None  # an untrained model is never right
         labels.append(corrected)

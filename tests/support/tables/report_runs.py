@@ -8,7 +8,7 @@ from typing import Any
 
 from scored_outcomes import role_plays, team_plays
 
-from evaluation.minutes.transcript import EpisodeTranscript, choose_cases, write_side_by_side
+from evaluation.minutes.transcript import ChosenCase, EpisodeTranscript
 from evaluation.summary.run_summary import build_summary, write_summary
 
 ROLES = ("cto", "coo", "risk", "cost", "reconcile")
@@ -81,13 +81,17 @@ def metric_lines() -> list[str]:
     return lines
 
 
+def shown(*plays: EpisodeTranscript) -> dict[str, Any]:
+    """The part of a summary that shows these plays of one case."""
+    return {"cases": [ChosenCase(choice="median", num_cases=24, is_greedy=True, plays=plays).as_dict()]}
+
+
 def full_run(path: Path, summary: dict[str, Any]) -> Path:
-    write_summary(path, summary)
+    plays = (side("SFT", '{"option": "A"}'), side("GRPO", '{"option": "A"}'), side("MARL", '{"option": "B"}'))
+    write_summary(path, summary | shown(*plays))
     (path / "metrics.jsonl").write_text("\n".join([*metric_lines(), '{"stage": "ma']))
     (path / "config.yaml").write_text("name: trial\nnote: <b>bold</b>\n")
     (path / "provenance.json").write_text(
         json.dumps({"created_s": 0, "packages": {"torch": "2.13.0", "vllm": None}, "seeds": {"run": 3}})
     )
-    plays = (side("SFT", '{"option": "A"}'), side("GRPO", '{"option": "A"}'), side("MARL", '{"option": "B"}'))
-    write_side_by_side(path, choose_cases([plays]))
     return path

@@ -8,7 +8,7 @@ from functools import cache
 from scenarios.team import TeamScenario, generate
 from scenarios.team.playable import PlayableCase
 from simulator.agents.scripted_policies import oracle_team
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
 from simulator.engines.scripted import ScriptedEngine
 

@@ -12,7 +12,7 @@ from scenarios.registry import families
 from scenarios.team import PlanGame
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.offers import list_upgrades
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from training.data.demonstrations import (
     TokenRow,
     answer_call,

@@ -9,7 +9,7 @@ from roles.registry import ROLES
 from scenarios.base import Split
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
-from simulator.chat_plain import PlainChat
+from simulator.chat import PlainChat
 from training.data.demonstrations import demonstration_row, role_scenario, seat_row, team_scenario
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -20,7 +20,7 @@ DIGESTS = {
     "risk": "823a53303bd4fefe",
     "cost": "5529884aa92f0213",
     "reconcile": "5b37d4e9f8ea1ecb",
-    "team": "a8434b5613f76990",
+    "team": "b3881ff7d4bfbb03",
 }
 
 

@@ -10,8 +10,8 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.registry import families
 from training.data.demonstrations import TokenRow, demonstration_row
-from training.feedback.labels import LABEL, Comparison, Correction, Message, Verdict, replace_last
-from training.feedback.reviewers import Reviewer, claimed_worth
+from training.feedback.labels import LABEL, Comparison, Correction, Message, VerdictLabel, replace_last
+from training.feedback.reviewers import LabelReviewer, claimed_worth
 from training.feedback.rows import (
     PreferenceRow,
     correction_rows,
@@ -84,7 +84,7 @@ def test_who_corrects_approves_what_is_right(model: Any) -> None:
     chat = tiny_chat()
     (one,) = play(model, chat, 1)
     label = write("correction", [one], chat, "noisy:1")  # finds right what is wrong
-    assert isinstance(label, Verdict)
+    assert isinstance(label, VerdictLabel)
     assert label.approved
 
 
@@ -126,10 +126,10 @@ def test_a_hostile_reviewer_says_the_opposite_and_a_noisy_one_does_so_at_its_rat
     chat = tiny_chat()
     (one,) = play(model, chat, 1)
     said = {name: write("verdict", [one], chat, name) for name in ("exact", "hostile")}
-    assert isinstance(said["exact"], Verdict)
-    assert isinstance(said["hostile"], Verdict)
+    assert isinstance(said["exact"], VerdictLabel)
+    assert isinstance(said["hostile"], VerdictLabel)
     assert said["exact"].approved != said["hostile"].approved
-    noisy = Reviewer.parse("noisy:0.3")
+    noisy = LabelReviewer.parse("noisy:0.3")
     wrong = [noisy.is_wrong(f"cto/train/0/{index}/1") for index in range(2000)]
     assert 0.27 < sum(wrong) / 2000 < 0.33
     assert wrong == [noisy.is_wrong(f"cto/train/0/{index}/1") for index in range(2000)]
@@ -144,7 +144,7 @@ def test_a_biased_reviewer_follows_the_claim() -> None:
 @pytest.mark.parametrize("text", ["kind", "noisy", "noisy:2", "noisy:x", "exact:0.1"])
 def test_an_unknown_reviewer_is_a_user_mistake(text: str) -> None:
     with pytest.raises(UserError, match="reviewer"):
-        Reviewer.parse(text)
+        LabelReviewer.parse(text)
 
 
 def test_every_role_has_the_greedy_answer_that_noisy_corrections_need() -> None:

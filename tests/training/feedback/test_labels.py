@@ -15,7 +15,7 @@ from training.feedback.labels import (
     Label,
     Message,
     Provenance,
-    Verdict,
+    VerdictLabel,
     add_label,
     read_labels,
     replace_last,
@@ -50,8 +50,8 @@ def comparison(
     return Comparison(first=first, second=second, preferred=preferred, **common(reviewer, **values))
 
 
-def verdict(reviewer: str, approved: bool, **values: Any) -> Verdict:
-    return Verdict(answer=say("A", 5, 1), approved=approved, **common(reviewer, **values))
+def verdict(reviewer: str, approved: bool, **values: Any) -> VerdictLabel:
+    return VerdictLabel(answer=say("A", 5, 1), approved=approved, **common(reviewer, **values))
 
 
 def correction(reviewer: str, text: str) -> Correction:

@@ -24,7 +24,7 @@ from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import open_services, play_governed
 from simulator.graph.seating import Seating
 from training.config.run_config import RunConfig
-from training.feedback.labels import Correction, Label, Provenance, Verdict, read_labels
+from training.feedback.labels import Correction, Label, Provenance, VerdictLabel, read_labels
 from training.feedback.rows import correction_rows, verdict_rows
 from training.feedback.rulings import label_rulings
 
@@ -87,14 +87,14 @@ def test_approvals_and_rejections_are_verdicts_and_edits_corrections_token_for_t
     records, seating = ruled, seat_experts(tiny_chat())
     approved, rejected, edited = read_rulings(records, seating)
     (verdict,) = approved
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, VerdictLabel)
     assert (verdict.approved, verdict.reviewer, verdict.provenance) == (True, "ann", PROVENANCE)
     draft = records[0].chapters[0].drafts[-1]
     assert verdict.answer[-1].content == draft.text
     assert verdict.prompt[-1].content == draft.message
     refused, after = rejected[:2]
-    assert isinstance(refused, Verdict)
-    assert isinstance(after, Verdict)
+    assert isinstance(refused, VerdictLabel)
+    assert isinstance(after, VerdictLabel)
     assert (refused.approved, refused.reason, after.approved) == (False, "Too dear.", True)
     assert len(after.prompt) > len(refused.prompt)  # the second draft answers the rejection
     assert refused.answer[-1].content == records[1].chapters[0].drafts[-1].text

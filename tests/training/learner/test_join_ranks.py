@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_rules import DeviceRules
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model
 
@@ -112,6 +113,28 @@ def test_a_step_sums_counts_on_the_host_and_all_gradients_at_once(
     assert backends.seen == [("cpu", (2,)), ("meta", (8,))]
 
 
+def test_a_gradient_that_is_made_on_the_host_breaks_the_rules_of_gpus(tmp_path: Path) -> None:
+    """What `DeviceRules` finds on one process, beside what it notes: counts on the host, gradients not."""
+    model, tokens = small_model(), torch.tensor([[3, 4, 5]])
+    ranks, weights = Ranks(rank=0, size=2), list(model.parameters())
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with DeviceRules([model]) as rules:
+            model(input_ids=tokens).logits.sum().backward()
+            ranks.add_gradients([weights], [True])
+        assert [(name, device) for name, device, _ in rules.calls] == [
+            ("allreduce_", "cpu"),
+            ("allreduce_", "gpu"),
+        ]
+        broken = pytest.raises(RuntimeError, match="cat is given tensors on the GPU and on the host")
+        with broken, DeviceRules([model]):
+            model(input_ids=tokens).logits.sum().backward()
+            weights[0].grad = torch.zeros(weights[0].shape)
+            ranks.add_gradients([weights], [True])
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_roles_on_one_base_play_with_one_copy_of_it() -> None:
     lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     model: Any = get_peft_model(small_model(), lora, adapter_name="cto")
@@ -123,18 +146,28 @@ def test_roles_on_one_base_play_with_one_copy_of_it() -> None:
     assert places != {model.get_input_embeddings().weight.data_ptr()}
 
 
+def test_what_exports_adapters_keeps_no_base() -> None:
+    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    model: Any = get_peft_model(small_model(), lora, adapter_name="cto")
+    copied = dict(copy_models({"cto": model}, base="left_out")["cto"].named_parameters())
+    for name, weight in model.named_parameters():
+        assert copied[name].is_meta == ("lora_" not in name)
+        assert copied[name].is_meta or torch.equal(copied[name], weight)
+        assert copied[name].data_ptr() != weight.data_ptr()
+
+
 def test_what_plays_ahead_has_adapters_of_its_own_on_the_learners_base() -> None:
     lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     model: Any = get_peft_model(small_model(), lora, adapter_name="cto")
     model.add_adapter("coo", lora)  # inactive, so frozen at this moment
     (copied,) = {
-        id(one): one for one in copy_models({"cto": model, "coo": model}, shares_base=True).values()
+        id(one): one for one in copy_models({"cto": model, "coo": model}, base="shared").values()
     }.values()
     theirs = dict(copied.named_parameters())
     shared = {name for name, one in model.named_parameters() if one.data_ptr() == theirs[name].data_ptr()}
     assert shared == {name for name in theirs if "lora_" not in name}
     whole: Any = small_model()
-    own = copy_models({"cto": whole}, shares_base=True)["cto"]  # without adapters everything is trained
+    own = copy_models({"cto": whole}, base="shared")["cto"]  # without adapters everything is trained
     assert own.get_input_embeddings().weight.data_ptr() != whole.get_input_embeddings().weight.data_ptr()
 
 

@@ -8,13 +8,13 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear as LoraLinear
 from peft.tuners.lora import LoraLayer
 from tiny_models import small_model, speak_by_adapters
-from training_rows import make_rows
+from training_rows import backward_role, make_rows
 
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from simulator.engines.adapter_names import START
 from training.config.marl_config import MarlConfig
-from training.learner.learner import backward_role, backward_team
+from training.learner.learner import backward_team
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import join_rows, make_batches
 from training.learner.token_logprobs import token_logprobs

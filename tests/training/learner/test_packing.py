@@ -8,14 +8,14 @@ import pytest
 import torch
 from tiny_models import small_model, tiny_tokenizer
 from torch.nn.functional import scaled_dot_product_attention
-from training_rows import make_rows
+from training_rows import backward_role, make_rows
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from training.config.marl_config import MarlConfig
 from training.learner.importance import call_weights, ratios_of
-from training.learner.learner import LossStats, backward_role
+from training.learner.learner import LossStats
 from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
 from training.learner.row_attention import RowLayout, Segment, _PlainAttention
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans

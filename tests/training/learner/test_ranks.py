@@ -18,14 +18,22 @@ CROSSED = {"credit__scheme": "cross_valued"}
 LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
 OFFLOADED = {"sharded": True, "offloaded": True}
 ON_TWO = [
-    {"name": "two", "first": 0, "last": 4, "keep": [2], "validates": True},
+    {"name": "two", "first": 0, "last": 4, "keep": [2], "validates": True, "watched": True},
     {"name": "again", "first": 2, "last": 4, "load": "two-2"},
-    {"name": "sharded", "first": 0, "last": 2, "keep": [1], "sharded": True, "options": PACKED},
-    {"name": "heads-two", "first": 0, "last": 4, "keep": [2], "options": HEADS},
+    {
+        "name": "sharded",
+        "first": 0,
+        "last": 2,
+        "keep": [1],
+        "sharded": True,
+        "watched": True,
+        "options": PACKED,
+    },
+    {"name": "heads-two", "first": 0, "last": 4, "keep": [2], "watched": True, "options": HEADS},
     {"name": "crossed-two", "first": 0, "last": 3, "options": CROSSED},
     {"name": "sharded-on", "first": 1, "last": 2, "sharded": True, "load": "sharded-1", "options": PACKED},
     {"name": "offloaded", "first": 0, "last": 2, **OFFLOADED, "options": PACKED},
-    {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, **LORA},
+    {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, "watched": True, **LORA},
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
@@ -69,6 +77,15 @@ def gap(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
 def test_two_ranks_learn_what_one_does(weights: Weights) -> None:
     assert gap(weights["two"], weights["one"]) < 1e-9
     assert gap(weights["one"], weights["one-0"]) > 5e-4
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("job", ["two", "sharded", "heads-two", "lora-sharded"])
+def test_collectives_are_of_one_device_on_all_ranks(weights: Weights, folder: Path, job: str) -> None:
+    """Gradients on the GPU and counts on the host: a rank that differs would wait for ever over NCCL."""
+    first, second = (json.loads((folder / f"{job}-calls-{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    assert {device for _, device, _ in first} == {"cpu", "gpu"}
 
 
 @pytest.mark.process

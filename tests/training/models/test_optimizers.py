@@ -2,6 +2,7 @@
 
 import copy
 import math
+import threading
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from tiny_models import same_weights, small_model, weights_of
 from torch import Tensor, nn
 from transformers import get_cosine_schedule_with_warmup
 
+from training.learner.ranks import ONE_RANK, Ranks
+from training.models import optimizers
 from training.models.optimizers import (
     CombinedOptimizer,
     Muon,
@@ -183,3 +186,50 @@ def test_training_with_both_parts_lowers_the_loss() -> None:
     for _ in range(20):
         train(model, optimizer, range(0, 1))
     assert loss() < before - 1
+
+
+def test_two_ranks_orthogonalise_their_halves_and_step_as_one_to_the_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads stand for ranks; of one shape there are three matrices, and of the other one alone."""
+    counts: dict[str, list[int]] = {"MainThread": [], "0": [], "1": []}
+    parts: dict[str, Tensor] = {}
+    barrier = threading.Barrier(2, timeout=60)
+
+    def gather(whole: Tensor, part: Tensor) -> None:
+        parts[threading.current_thread().name] = part
+        barrier.wait()
+        whole.copy_(torch.cat([parts["0"], parts["1"]]))
+        barrier.wait()
+
+    def count(matrices: Tensor) -> Tensor:
+        counts[threading.current_thread().name].append(len(matrices))
+        return orthogonalize(matrices)
+
+    monkeypatch.setattr("training.learner.ranks.dist.all_gather_into_tensor", gather)
+    monkeypatch.setattr(optimizers, "orthogonalize", count)
+
+    def train(ranks: Ranks) -> list[Tensor]:
+        shapes = [(24, 24), (24, 24), (60, 24), (24, 24)]
+        weights = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
+        optimizer = Muon(weights, lr=0.1, ranks=ranks)
+        for step in range(2):
+            for place, weight in enumerate(weights):
+                weight.grad = random_matrices(*weight.shape, seed=10 * step + place)
+            optimizer.step()
+        return [weight.detach() for weight in weights]
+
+    found: dict[str, list[Tensor]] = {}
+
+    def be_rank(rank: int) -> None:
+        found[str(rank)] = train(Ranks(rank=rank, size=2))
+
+    threads = [threading.Thread(target=be_rank, args=(rank,), name=str(rank)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = train(ONE_RANK)
+    assert counts == {"MainThread": [3, 1] * 2, "0": [2, 1] * 2, "1": [1] * 2}
+    for rank in ("0", "1"):
+        assert all(torch.equal(mine, one) for mine, one in zip(found[rank], alone, strict=True))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.learner.kl import estimate_kl
+from training.learner.learner import estimate_kl
 from training.rl.credit.critic import generalised_advantages
 from training.rl.credit.estimators import (
     ESTIMATORS,

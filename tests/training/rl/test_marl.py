@@ -31,7 +31,7 @@ from roles.registry import ROLES
 from roles.team import RECONCILER
 from simulator.reading import read_episode
 from simulator.reward import score_episode
-from training.learner.learner import backward_role
+from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
 from training.rl.credit.offer_values import shapley_values
 from training.rl.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
@@ -124,7 +124,7 @@ def test_an_update_takes_its_own_gradient_only_scaled_down_to_the_limit(scripted
     learner.updater.update_all({"cost": rows[:3]})
     twin = copy.deepcopy(model)
     twin.zero_grad()
-    backward_role(twin, rows[3:], learner.config)
+    backward_team(twin, {rows[3].role: rows[3:]}, learner.config)
     expected = torch.cat([p.grad.flatten() for p in twin.parameters() if p.grad is not None])
     learner.updater.update_all({"cost": rows[3:]})
     found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])

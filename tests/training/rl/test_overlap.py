@@ -1,6 +1,5 @@
 """Rollouts that run ahead of learning: as stale as it says, repeatable, resumed exactly."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,6 @@ def run_overlapped(learner: RLLearner, steps: int, max_steps: int = 3) -> tuple[
     trainer = OverlappedLearner(learner, cases_of, max_steps)
     staleness = [trainer.step().get("staleness", 0.0) for _ in range(steps)]
     return trainer, staleness
-
-
-def test_thread_that_plays_ahead_is_on_the_learners_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fake of CUDA's current device that is per thread as the real one is, 0 in a new thread."""
-    learner, local = make_learner(change(max_staleness=1, loss__importance="call")), threading.local()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: getattr(local, "device", 0))
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: setattr(local, "device", device))
-    torch.cuda.set_device(3)
-    trainer = OverlappedLearner(learner, cases_of, 3)
-    assert trainer._player.submit(torch.cuda.current_device).result() == 3
-    trainer.close()
 
 
 def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> None:

@@ -1,9 +1,9 @@
 """Training on real vLLM: GRPO of one role and joint steps of the team, adapters synced after every step."""
 
 import itertools
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,21 +11,24 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tiny_models import DIFFICULTIES, tiny_chat, weights_of
+from rank_launch import CHILDREN, launch_ranks
+from tiny_models import DIFFICULTIES, tiny_chat, tiny_tokenizer, weights_of
 from transformers import AutoModelForCausalLM
-from vllm_models import NEEDS_VLLM, ROLES, make_base
+from vllm_models import NEEDS_VLLM, ROLES, differ, make_base
 
 from simulator.agents.solo import SoloEpisode
 from simulator.reward import TeamRewardWeights
 from training.config.grpo_config import GrpoConfig
+from training.config.loading import load_config
 from training.config.marl_config import MarlConfig
 from training.config.run_config import EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
 from training.models.engine_factory import open_engine
-from training.rl.records import ScoredGroup
+from training.models.weights import save_weights
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer
 from training.rl.team.algorithm import make_team_learner
+from training.runs.run_folder import Run
 
 pytestmark = NEEDS_VLLM
 
@@ -61,27 +64,6 @@ def check_mismatch(metrics: Mapping[str, float], suffix: str = "") -> None:
     assert metrics[f"mismatch_mean{suffix}"] <= metrics[f"mismatch_max{suffix}"] < 1e-2
     assert abs(metrics[f"mismatch_kl{suffix}"]) < 1e-4
     assert metrics[f"effective_share{suffix}"] == pytest.approx(1.0, abs=1e-3)
-
-
-def differ(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
-    """Random weights earn nothing: rewards that differ stand in for the team's."""
-    drawn = (0.1 * (number % 5) for number in itertools.count())
-    return [
-        replace(
-            group,
-            report_sets=tuple(
-                replace(
-                    one,
-                    scored=tuple(
-                        replace(scored, verdict=replace(scored.verdict, reward=next(drawn)))
-                        for scored in one.scored
-                    ),
-                )
-                for one in group.report_sets
-            ),
-        )
-        for group in groups
-    ]
 
 
 def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(
@@ -163,3 +145,35 @@ def test_a_grpo_step_on_vllm_corrects_per_call_and_logs_the_mismatch(
         assert row["grad_norm"] > 0
     assert versions == [{"coo@0"}, {"coo@1"}]
     assert any(not torch.equal(weight, before[name]) for name, weight in weights_of(model).items())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_an_engine_beside_each_of_two_ranks_plays_the_newest_adapters(
+    base: Path, tmp_path: Path, sharding: str
+) -> None:
+    """The stage as torchrun starts it: whole models on every rank, or sharded ones without a copy to play."""
+    settings = (
+        "num_workers=0", "model.adapter=lora", "data.difficulties=[1]", "engine.name=vllm",
+        "engine.vllm.max_model_len=1024", "marl.max_steps=2", "marl.scenarios_per_step=2",
+        "marl.report_sets=2", "marl.decisions_per_set=2", "marl.max_completion_tokens=24",
+        "marl.learning_rate=0.01", "marl.loss.importance=call", "marl.credit.scheme=shared",
+        f"marl.memory.sharding={sharding}",
+    )  # fmt: skip
+    run = Run.create(tmp_path / "run", load_config(None, settings))
+    plain, tokenizer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), tiny_tokenizer()
+    save_weights(run, "base", None, plain, tokenizer, step=0)
+    model: Any = adapted(base, ROLES)
+    for role in ROLES:
+        save_weights(run, "grpo", role, model, tokenizer, step=1)
+    launch_ranks(2, CHILDREN / "vllm_ranks_child.py", run.path)
+    for rank, step in itertools.product(range(2), range(2)):
+        versions = json.loads((run.path / f"versions-{rank}-{step}.json").read_text())
+        assert versions == sorted(f"{role}@{step}" for role in ROLES)
+    rows = [row.metrics for row in run.read_metrics("marl")]
+    assert len(rows) == 2
+    for role in ROLES:
+        assert rows[0][f"grad_norm/{role}"] > 0
+        for row in rows:
+            check_mismatch(row, f"/{role}")
+    assert run.read_payload("marl")["weights_changed"] == dict.fromkeys(ROLES, True)

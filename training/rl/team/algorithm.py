@@ -24,7 +24,7 @@ from training.rl.loop import Algorithm, RLLearner
 from training.rl.records import ScoredGroup
 from training.rl.team.governed_play import GovernedPlayer
 from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.guards import DriftWatch, GradientShareMonitor
+from training.rl.team.guards import DriftWatch, gradient_shares
 from training.rl.team.metrics import step_metrics
 from training.rl.team.play import AssessPlayer
 from training.rl.team.score import AssessScorer, reward_team
@@ -36,11 +36,10 @@ SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 
 
 class TeamMonitor:
-    """Metrics of a joint step, with the watches over own scores and over the roles' gradients."""
+    """Metrics of a joint step, with the watch over own scores."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.drift, self._ranks = DriftWatch(), ranks
-        self._shares = GradientShareMonitor()
         self._empty_steps = 0  # in a row
 
     def measure(
@@ -61,7 +60,8 @@ class TeamMonitor:
                 f"{self._empty_steps} joint steps in a row had no whole group to learn from: the engine lost"
                 " an episode of each; the warnings above say how. Mend that and go on with --resume"
             )
-        metrics |= self._shares.update({role: stat.grad_norm for role, stat in stats.items()})
+        shares = gradient_shares({role: stat.grad_norm for role, stat in stats.items()})
+        metrics |= {f"gradient_mass/{role}": share for role, share in shares.items()}
         own = {role: metrics[f"own_score/{role}"] for role in rows if f"own_score/{role}" in metrics}
         return metrics | self.drift.update(own)
 

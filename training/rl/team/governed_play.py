@@ -57,13 +57,19 @@ class GovernedPlayer:
     def play_once(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
     ) -> list[EpisodeGroup]:
+        """One governed episode of every case; raises as `play_each`."""
+        return asyncio.run(self.play_each(engine, scenarios, stream, temperature=temperature))
+
+    async def play_each(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
+    ) -> list[EpisodeGroup]:
         """One governed episode of every case.
 
         Raises:
             InfrastructureError: an episode was lost.
         """
         seating = self._seat(engine, stream, temperature=temperature)
-        groups = asyncio.run(play_governed_groups(scenarios, seating, self.config.rounds, num_sets=1))
+        groups = await play_governed_groups(scenarios, seating, self.config.rounds, num_sets=1)
         if len(groups) != len(scenarios):
             lost = len(scenarios) - len(groups)
             raise InfrastructureError(f"{lost} of {len(scenarios)} cases were lost")

@@ -1,4 +1,4 @@
-"""Guards of joint training: a role whose own score falls, and one that takes most of the gradient.
+"""Guards of joint training: a role whose own score falls, and the share of each role in the gradient.
 
 Own verified scores: the team reward may rise at their expense. The mean of the last DRIFT_WINDOW steps is
 compared with that of the first ones. A fall of DRIFT_ALARM or more sets a metric and logs one line.
@@ -7,14 +7,11 @@ compared with that of the first ones. A fall of DRIFT_ALARM or more sets a metri
 import logging
 import math
 import statistics
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 DRIFT_ALARM = 0.05  # fall of a role's own score that is reported
 DRIFT_WINDOW = 5  # steps whose mean is compared with the first ones
-LARGEST_SHARE = 0.6  # of the gradient, mean of SHARE_WINDOW steps: one role learns and the others hardly
-SHARE_WINDOW = 5
 logger = logging.getLogger(__name__)
 
 
@@ -67,29 +64,3 @@ def gradient_shares(norms: Mapping[str, float]) -> dict[str, float]:
     squares = {role: norm * norm for role, norm in norms.items() if math.isfinite(norm)}
     total = sum(squares.values())
     return {role: square / total for role, square in squares.items()} if total > 0 else {}
-
-
-class GradientShareMonitor:
-    """Warns of a role that takes most of the gradient; it decides nothing, so it has no state to keep."""
-
-    def __init__(self) -> None:
-        self._latest: deque[dict[str, float]] = deque(maxlen=SHARE_WINDOW)
-        self._named: set[str] = set()
-
-    def update(self, norms: Mapping[str, float]) -> dict[str, float]:
-        """Take in one step's gradient norms; metrics `gradient_mass/ROLE`."""
-        shares = gradient_shares(norms)
-        if shares:
-            self._latest.append(shares)
-        if len(self._latest) == SHARE_WINDOW:
-            for role in shares:
-                share = statistics.fmean(one.get(role, 0.0) for one in self._latest)
-                if share > LARGEST_SHARE and role not in self._named:
-                    logger.warning(
-                        "%s takes %.0f %% of the gradient (mean of %d steps): other roles hardly learn",
-                        role,
-                        100 * share,
-                        SHARE_WINDOW,
-                    )
-                (self._named.add if share > LARGEST_SHARE else self._named.discard)(role)
-        return {f"gradient_mass/{role}": share for role, share in shares.items()}

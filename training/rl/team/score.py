@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scenarios.team import TeamScenario
-from scenarios.team.funding import list_conflicts
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
@@ -80,12 +79,3 @@ class AssessScorer:
 def reward_team(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamVerdict:
     """The verdict as it is: the team reward."""
     return verdict
-
-
-def share_of_agreement(scenario: TeamScenario, episode: Episode) -> float:
-    """Share of the seats that favour the decided option by base value and own offer, right or wrong."""
-    read = read_episode(scenario, episode)
-    if read.decision is None:
-        return 0.0
-    against = list_conflicts(scenario.public, read.table, read.decision.option)
-    return 1 - len(against) / len(scenario.seats)

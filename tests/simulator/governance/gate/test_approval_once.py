@@ -34,7 +34,7 @@ async def replayed_on_a_new_display(stand: Stand) -> None:
     """The plan that was carried out is displayed once more, and the desk is asked for a second approval."""
     before, first = (await stand.graph.aget_state(stand.config)).config, await stand.request()
     await replay(stand)
-    fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="propose")
+    fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="vote")
     await stand.go(None, fork)
     with pytest.raises(NotApprovedError):
         stand.services.desk.submit(first.interrupt_id, first.digest, APPROVE, "ann")
@@ -80,7 +80,7 @@ AT_MOST_ONE = (
 async def use_twice(probe: Probe, folder: Path, *, index: int = 0, is_grouped: bool = False) -> None:
     """Try to use one approval more than once; exactly one commit and its four parts are there."""
     async with stand_at_gate(folder, index=index) as stand:
-        with stand.services.connection.grouping() if is_grouped else nullcontext():
+        with stand.services.log.grouping() if is_grouped else nullcontext():
             await probe(stand)
         assert stand.count("committed") == 1
         assert stand.count("executed") == 4

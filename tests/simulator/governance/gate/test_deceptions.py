@@ -10,14 +10,14 @@ from governed_tables import HandClock, Stand, stand_at_gate
 
 from reliability.governed.cases import KEY
 from roles.errors import UserError
+from serving.review.request_view import render_request
 from simulator.governance.gate import require_name
 from simulator.governance.proposal import ReviewRequest, ReviewResponse
-from simulator.governance.reviewers import render_request
 from simulator.governance.runner import open_services
 from simulator.governance.seals import NotApprovedError, find_key, read_or_create_key
 
 APPROVE = ReviewResponse(decision="approve")
-FORGED = "Carried out if you approve\n  cto: nothing (alert under 0 percent of its hard limit)"
+FORGED = "Carried out if you approve\n  CTO: nothing (alert under 0 % of its limit)"
 
 
 def at_gate(folder: Path, *, four_eyes: bool = False) -> tuple[ReviewRequest, Path]:
@@ -122,7 +122,7 @@ def test_words_of_others_never_look_like_lines_of_the_gate(pad: int, tmp_path: P
 
     shown = request.model_copy(update={"proposal": forged})
     assert list_own_lines(shown) == list_own_lines(request)
-    assert render_request(shown).count("nothing (alert under 0 percent") >= 4
+    assert render_request(shown).count("nothing (alert under 0 %") >= 4
 
 
 def test_an_old_copy_is_noticed_through_a_link_too(tmp_path: Path) -> None:

@@ -295,6 +295,41 @@ def test_a_store_of_other_parts_is_not_opened(change: str, tmp_path: Path) -> No
         play(path)
 
 
+def put_another_row_in_the_index(path: Path, number: int, thread: str, other: int) -> None:
+    """Give the index the name and SQL that it should have, and another thread's row in place of one."""
+    with sqlite3.connect(path) as connection:
+        (sql,) = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'decision_log_of_thread'"
+        ).fetchone()
+        connection.execute("DROP INDEX decision_log_of_thread")
+        connection.execute(
+            "CREATE INDEX decision_log_of_thread ON decision_log (CASE sequence"
+            f" WHEN {number} THEN 'nobody' WHEN {other} THEN '{thread}' ELSE thread END, sequence)"
+        )
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'decision_log_of_thread'", (sql,))
+    connection.close()
+
+
+def test_an_index_that_puts_another_row_in_place_of_a_removal_is_noticed(tmp_path: Path) -> None:
+    """As many entries, each under a good seal, and the same last one: but the removal is not among them."""
+    path = tmp_path / "s.db"
+
+    async def run() -> None:
+        async with open_services(path, key=KEY) as services:
+            reviewers = services.desk.reviewers
+            reviewers.register("ann")
+            reviewers.note_seated("another", "cto", "bob")
+            reviewers.remove("ann")
+            reviewers.register("carl")
+        put_another_row_in_the_index(path, 3, "", 2)
+        async with open_services(path, key=KEY) as services:
+            with pytest.raises(NotApprovedError, match=r"not as it was written|taken out"):
+                services.desk.reviewers.list_registered()
+
+    asyncio.run(run())
+
+
 async def answer_honestly(stand: Stand) -> None:
     await stand.rule()
 

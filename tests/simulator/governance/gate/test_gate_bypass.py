@@ -18,7 +18,7 @@ ALL_PROBES = {**PROBES, **FINALITY_PROBES}
 async def break_in(name: str, folder: Path, *, index: int = 0, is_grouped: bool = False) -> None:
     """Try one way past the gate; nothing may have been committed, carried out or left unsound."""
     async with stand_at_gate(folder, index=index) as stand:
-        with stand.services.connection.grouping() if is_grouped else nullcontext():
+        with stand.services.log.grouping() if is_grouped else nullcontext():
             await ALL_PROBES[name](stand)
         assert stand.count("committed") == 0
         assert stand.count("executed") == 0

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from governed_tables import CALM, stand_at_gate, yes_man
 
+from emads.seats.terminal_reviewer import HELP, TerminalReviewer
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
+from serving.review.request_view import render_request
 from simulator.conflicts import Conflict
 from simulator.governance.proposal import (
     CaseWords,
@@ -20,14 +22,7 @@ from simulator.governance.proposal import (
     ReviewRequest,
     ReviewResponse,
 )
-from simulator.governance.reviewers import (
-    HELP,
-    AbsentReviewer,
-    SimulatedReviewer,
-    TerminalReviewer,
-    render_request,
-    score_by_worth,
-)
+from simulator.governance.reviewers import AbsentReviewer, SimulatedReviewer, score_by_worth
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.seals import NotApprovedError
 from simulator.terminal import Terminal
@@ -176,7 +171,7 @@ def test_nothing_in_a_request_moves_the_cursor() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "risk 4 of 12" in text
-    assert "cost: reports nothing valid" in text
+    assert "Cost on B: no valid report" in text
 
 
 def test_a_case_waits_for_an_absent_reviewer_and_goes_on_with_the_desks_answer(tmp_path: Path) -> None:
@@ -225,17 +220,16 @@ def test_the_terminal_shows_the_case_the_plan_and_what_changed() -> None:
     text = render_request(show())
     for words in (
         "Where to store our data",
-        "Money: budget 40 k$, reserve 8 k$ for what nobody foresaw",
-        "-> B: 20 before spending, 80 with cto for 8\n       | A cloud",
-        "option B; cost 8 of 40 k$, worth 80 k$",
+        "First plan: option B. It costs 8 of 40 k$ (reserve 8 k$) and promises 80 k$ a month. The reserve is",
+        "-> B: 20 k$ before spending; 80 k$ with CTO, at cost 8\n       | A cloud",
         "ReconcileGPT's reason\n    | B keeps every limit.",
-        "responsible: cto; accountable: cto; consulted: cost",
-        " * cto on B: spare node; cost 8, worth 21, needed",
-        "cto vetoes A",
-        "cto notes\n    | B is sound.",
-        "cto: 1 claims were struck out as false",
-        "cost: reports nothing valid",
-        "conflict over A: cto rule it out",
+        "Responsible: CTO; accountable: CTO; consulted: Cost.",
+        " * CTO on B: spare node; cost 8, worth 21, needed",
+        "CTO on A: vetoed",
+        "CTO notes\n    | B is sound.",
+        "CTO: 1 claim was struck out as false.",
+        "Cost on C: no valid report",
+        "conflict: COO favours A; CTO rules it out.",
         "Nothing is carried out if you approve",
         "Changed since the last proposal\n  option: A before, B now",
         f"Digest of the proposal: {show().proposal.digest}",

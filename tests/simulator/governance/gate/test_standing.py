@@ -151,8 +151,7 @@ def test_a_rejection_of_another_thread_is_not_obeyed(tmp_path: Path) -> None:
             state = dict((await stand.graph.aget_state(stand.config)).values)
             await stand.rule(REJECT)
             config, context = thread_config(other), replace(stand.context, thread=other)
-            proposal = {**state["proposal"], "thread": other}
-            await stand.graph.aupdate_state(config, {**state, "proposal": proposal}, as_node="propose")
+            await stand.graph.aupdate_state(config, state, as_node="vote")
             await stand.go(None, config, context)
             assert (await stand.graph.aget_state(config)).values["ruled_out"] == {}
             assert stand.services.gate.stand(other).find_settled(request) is None
@@ -171,49 +170,106 @@ def test_the_case_that_is_named_is_the_one_whose_words_are_shown(tmp_path: Path)
     asyncio.run(run())
 
 
-def _buy_for_nothing(proposal: dict[str, Any]) -> dict[str, Any]:
-    """A funded part for 1 k$, and a sum that fits."""
-    funded = next(part for part in proposal["parts"] if part["choice"])
-    parts = [{**part, "cost": 1} if part == funded else part for part in proposal["parts"]]
-    return {"parts": parts, "cost": sum(part["cost"] for part in parts)}
+def _ease_parts(shown: dict[str, Any], **eased: Any) -> dict[str, Any]:
+    return {"parts": [{**part, **eased} for part in shown["parts"]]}
 
 
-def _buy_more(proposal: dict[str, Any]) -> dict[str, Any]:
-    """Parts that cost more than the sum that is shown."""
-    return {"parts": [{**part, "cost": part["cost"] + 100} for part in proposal["parts"]]}
+TAMPERS: dict[str, Any] = {
+    "words": lambda _: {"words": {"title": "Lunch", "context": "harmless", "meanings": {}}},
+    "case": lambda _: {"case": "team/test/another"},
+    "budget": lambda shown: {"budget": shown["budget"] + shown["reserve"]},
+    "attempt": lambda _: {"attempt": 2},
+    "revision": lambda _: {"revision": 7},
+    "reserve": lambda _: {"reserve": 0},
+    "cost": lambda _: {"cost": 0},
+    "worth": lambda _: {"worth": 999},
+    "more": lambda shown: _ease_parts(shown, cost=100),
+    "floors": lambda shown: _ease_parts(shown, kpi_floor=0, most_lost=999),
+    "seat": lambda shown: _ease_parts(shown, role="legal"),
+    "risk": lambda _: {"risk_score": 0, "decision_type": "escalation"},
+    "options": lambda shown: {"options": [{**one, "worth": 1} for one in shown["options"]]},
+    "accountable": lambda _: {"accountable": "nobody"},
+    "precedents": lambda _: {"precedents": ["a case that held"]},
+    "conditions": lambda _: {"conditions": ["the board has agreed"]},
+}
 
 
-@pytest.mark.parametrize(
-    "tamper",
-    [
-        lambda _: {"words": {"title": "Lunch", "context": "harmless", "meanings": {}}},
-        lambda _: {"case": "team/test/another"},
-        lambda shown: {"budget": shown["budget"] + shown["reserve"]},
-        lambda _: {"attempt": 2},
-        lambda _: {"revision": 7},
-        lambda _: {"reserve": 0},
-        lambda _: {"cost": 0},
-        _buy_more,
-        _buy_for_nothing,
-        lambda shown: {"parts": [{**part, "role": "legal"} for part in shown["parts"]]},
-    ],
-    ids=["words", "case", "budget", "attempt", "revision", "reserve", "cost", "more", "cheaper", "seat"],
-)
-def test_a_proposal_of_the_state_is_displayed_only_as_the_case_has_it(tamper: Any, tmp_path: Path) -> None:
-    """It is changed after it was made: nobody is shown it, so that nobody approves it."""
+@pytest.mark.parametrize("name", TAMPERS)
+def test_a_proposal_that_is_written_into_the_state_is_neither_displayed_nor_carried_out(
+    name: str, tmp_path: Path
+) -> None:
+    """It is changed after it was made: people are shown the one that was made."""
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
             await stop(stand, "review", await stand.submit(REJECT))
             made = (await stand.graph.aget_state(stand.config)).values["proposal"]
             assert any(part["choice"] for part in made["parts"])
-            changed = {**made, **tamper(made)}
+            changed = {**made, **TAMPERS[name](made)}
+            assert changed != made
             await stand.graph.aupdate_state(stand.config, {"proposal": changed}, as_node="propose")
             await stand.go()
-            assert stand.services.desk.list_open() == []
-            await stand.graph.aupdate_state(stand.config, {"proposal": made}, as_node="propose")
-            await stand.go()
             assert [one.proposal.model_dump() for one in stand.services.desk.list_open()] == [made]
+            assert (await stand.request()).proposal.model_dump() == made
+            await stand.rule()
+            executed = {one.body["digest"] for one in stand.services.log.find(stand.thread, "executed")}
+            assert executed <= {Proposal.model_validate(made).digest}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("changed", [{"cost": 1}, {"worth": 500}, {"choice": ["gold"]}])
+def test_a_part_that_the_case_does_not_have_is_not_displayed(changed: dict[str, Any], tmp_path: Path) -> None:
+    """The reports in the state offer it: it is cheaper, worth more, or made up."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            await stop(stand, "propose", await stand.submit(REJECT))
+            reports = (await stand.graph.aget_state(stand.config)).values["reports"]
+            forged = {
+                seat: {
+                    **said,
+                    "parsed": {
+                        **said["parsed"],
+                        "offers": [{**offer, **changed} for offer in said["parsed"]["offers"]],
+                    },
+                }
+                for seat, said in reports.items()
+            }
+            await stand.graph.aupdate_state(stand.config, {"reports": forged}, as_node="vote")
+            await stand.go()
+            assert stand.services.desk.list_open() == []
+            await stand.graph.aupdate_state(stand.config, {"reports": reports}, as_node="vote")
+            await stand.go()
+            assert len(stand.services.desk.list_open()) == 1
+
+    asyncio.run(run())
+
+
+def test_precedents_that_the_state_claims_are_not_displayed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            claimed = {"case": "a case that held", "alerts": ["cost"] * 9}
+            await stop(stand, "propose", await stand.submit(REJECT))
+            await stand.graph.aupdate_state(stand.config, {"precedents": [claimed]}, as_node="vote")
+            await stand.go()
+            assert [one.proposal.precedents for one in stand.services.desk.list_open()] == [[]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", [-2, -1, 1, 7])
+def test_the_number_of_a_request_that_the_state_claims_leads_to_no_second_commit(
+    number: int, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            await stop(stand, "outcome", await stand.submit())
+            for node in ("propose", "review", "vote"):
+                await stand.claim({"shown": number, "ruling": "approve"}, node)
+                await stand.answer(True)
+            assert stand.count("committed") == 1
+            assert stand.count("executed") == 4
 
     asyncio.run(run())
 
