@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.embedded.engine import TransformersEngine
-from simulator.engines.embedded.grouped_attention import can_share, grouped_attention, use_grouped_attention
+from simulator.engines.embedded.grouped_attention import grouped_attention
 from simulator.engines.embedded.lanes import device_memory
 from simulator.engines.vllm.library import free_cached_memory
 from training.config.loading import load_config
@@ -52,17 +52,9 @@ def test_a_gpu_samples_with_the_attention_that_sdpa_computes(tokens: int, key_he
     module: Any = SimpleNamespace(num_key_value_groups=4 // key_heads, is_causal=True, training=False)
     with torch.no_grad():
         found, _ = grouped_attention(module, query, key, value, mask)
-        wide = (one.repeat_interleave(4 // key_heads, 1) for one in (key, value))
-        wanted = scaled_dot_product_attention(query, *wide, attn_mask=mask).transpose(1, 2)
+        keys, values = (one.repeat_interleave(4 // key_heads, 1) for one in (key, value))
+        wanted = scaled_dot_product_attention(query, keys, values, attn_mask=mask).transpose(1, 2)
     torch.testing.assert_close(found, wanted)
-
-
-def test_rows_of_a_gpu_keep_their_whole_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model()
-    use_grouped_attention(model)
-    assert can_share(model)
-    monkeypatch.setattr(torch.nn.Parameter, "is_cuda", property(lambda _: True), raising=False)
-    assert not can_share(model)
 
 
 def test_the_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +155,12 @@ def test_ranks_of_sft_are_on_the_device_that_trains(
     asked: list[dict[str, Any]] = []
     place = SimpleNamespace(num_processes=2, process_index=1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
-    monkeypatch.setattr(on_ranks, "PartialState", lambda **options: asked.append(options) or place)
+
+    def open_state(**options: Any) -> SimpleNamespace:
+        asked.append(options)
+        return place
+
+    monkeypatch.setattr(on_ranks, "PartialState", open_state)
     monkeypatch.setattr(on_ranks, "check_launcher", lambda config: False)
     monkeypatch.setattr(on_ranks, "uses_deepspeed", lambda: has_deepspeed)
     monkeypatch.setattr(on_ranks, "join_ranks", lambda: ONE_RANK)

@@ -350,7 +350,7 @@ class TransformersEngine:
             temperatures=[row.temperature for row in rows],
         )
         drawn = [(row, one) for row, *one in zip(rows, *found, strict=True) if row.samples]
-        self._give([row for row, _ in drawn], [(token, logprob) for _, (token, logprob) in drawn])
+        self._give([row for row, _ in drawn], [(int(token), logprob) for _, (token, logprob) in drawn])
 
     def _take_step(
         self, lane: Lane, rows: list[Row], tokens: list[int], starts: list[int], fed: list[bool]

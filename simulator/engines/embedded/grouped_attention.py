@@ -62,7 +62,7 @@ def _attend_in_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor)
     most = MOST_SCORES_ON_GPU if query.is_cuda else MOST_SCORES
     at_once = max(1, most // (heads * queries * columns))
     found = []
-    for part in zip(*(one.split(at_once) for one in (query, key, value, mask)), strict=True):
+    for part in zip(*(torch.split(one, at_once) for one in (query, key, value, mask)), strict=True):
         some, keys, values, seen = part
         scores = torch.bmm(some.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))
         scores = scores.view(-1, heads, queries, columns).masked_fill_(~seen, -torch.inf)

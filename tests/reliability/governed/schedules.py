@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from reliability.trials import Trial, Trials
@@ -68,27 +68,25 @@ _OWN: Written = []  # of this process
 
 
 def _serve(path: Path, pipe: Connection) -> None:
-    from simulator.governance.log import DecisionLog
+    from simulator.governance.log import DecisionLog, Entry
 
-    append, commit, undo = DecisionLog.append, DecisionLog.commit, DecisionLog.undo
+    insert = DecisionLog._insert
+    commit = DecisionLog._commit
     open_entries: Written = []
 
-    def note(self: DecisionLog, thread: str, kind: Any, body: dict[str, Any]) -> None:
-        append(self, thread, kind, body)
-        about = f"{thread} {body.get('digest')} {body.get('role')}"
-        open_entries.append((kind, about, self._head.hash))
+    def note(self: DecisionLog) -> Entry | None:
+        entry = insert(self)
+        if entry is not None:
+            about = f"{entry.thread} {entry.body.get('digest')} {entry.body.get('role')}"
+            open_entries[:] = [(entry.kind, about, entry.hash)]
+        return entry
 
-    def keep(self: DecisionLog, *, durable: bool) -> None:
-        commit(self, durable=durable)
+    def keep(self: DecisionLog) -> None:
+        commit(self)
         _OWN.extend(open_entries)
         open_entries.clear()
 
-    def forget(self: DecisionLog, *, is_over: bool) -> None:
-        undo(self, is_over=is_over)
-        if is_over:
-            open_entries.clear()
-
-    DecisionLog.append, DecisionLog.commit, DecisionLog.undo = note, keep, forget  # type: ignore[method-assign]
+    DecisionLog._insert, DecisionLog._commit = note, keep  # type: ignore[method-assign]
     asyncio.run(_work(path, pipe))
     os._exit(0)
 

@@ -1,6 +1,7 @@
 """Memory of the embedded engine's windows: unused columns, and what a learner on the same GPU needs."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import torch
@@ -91,10 +92,11 @@ def test_numbers_of_a_row_that_was_dropped_reach_no_other_row(is_fixed: bool) ->
     window.keep_rows([0, 2])
     window.append_rows(Prompts(4.0), torch.tensor([[False, False, True, True, True]]))
     assert window.valid[:3, : window.column].sum(1).tolist() == [5, 5, 3]
-    cache = window.view(3, 5, torch.tensor([0]))
+    cache: Any = window.view(3, 5, torch.tensor([0]))
     assert cache.layers[0].keys[:, 0, :, 0].tolist() == [[1.0] * 5, [3.0] * 5, [4.0] * 5]
     columns = window.valid.shape[1]
-    assert torch.isfinite(window.view(3, columns, torch.tensor([0])).layers[0].keys).all()
+    whole: Any = window.view(3, columns, torch.tensor([0]))
+    assert torch.isfinite(whole.layers[0].keys).all()
 
 
 def test_a_window_of_float32_takes_keys_of_a_step_under_autocast() -> None:

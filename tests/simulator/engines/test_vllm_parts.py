@@ -274,7 +274,7 @@ def test_an_engine_that_is_started_again_draws_other_noise(monkeypatch: pytest.M
     monkeypatch.setattr("simulator.engines.vllm.host.start_engine", start)
     monkeypatch.setattr("simulator.engines.vllm.host.stop_engine", lambda engine: None)
     monkeypatch.setattr("simulator.engines.vllm.options.is_cpu_build", lambda: True)
-    host = VLLMHost(Path("w"), {}, seed=7, tokenizer=None, start_timeout_s=1, max_restarts=1)
+    host = VLLMHost(Path("w"), {}, seed=7, start_timeout_s=1, max_restarts=1)
 
     async def work() -> None:
         await host.ready()

@@ -1,5 +1,6 @@
 """Sealed evaluation with and without greedy play, and in blocks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from exported_teams import make_random_run
 
 from evaluation.scoring import sealed_plays
-from evaluation.scoring.outcomes import OutcomeFile, read_plays
+from evaluation.scoring.outcomes import OutcomeFile, complete_files, read_plays
 from roles.errors import UserError
 from simulator.graph import runner
 from training.config.loading import load_config
@@ -28,16 +29,16 @@ def test_greedy_plays_can_be_left_out(tmp_path: Path, greedy: bool, num_greedy: 
 
 def test_blocks_are_as_large_as_the_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: dict[str, list[int]] = {}
-    complete = OutcomeFile.complete
+    complete = complete_files
 
-    def note(self: OutcomeFile[Any], keys: Any, play: Any, **options: Any) -> Any:
+    def note(files: Sequence[OutcomeFile[Any]], keys: Any, play: Any, **options: Any) -> Any:
         def play_block(start: int, end: int) -> Any:
-            played.setdefault(self.path.stem, []).append(end - start)
+            played.setdefault(files[0].path.stem, []).append(end - start)
             return play(start, end)
 
-        return complete(self, keys, play_block, **options)
+        return complete(files, keys, play_block, **options)
 
-    monkeypatch.setattr(OutcomeFile, "complete", note)
+    monkeypatch.setattr("evaluation.scoring.sealed_plays.complete_files", note)
     sizes = ("evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=3", "evaluation.num_tries=1")
     blocks = ("rollouts.block_size=2", "evaluation.greedy=false")
     run = make_random_run(tmp_path / "run", *sizes, *blocks)
