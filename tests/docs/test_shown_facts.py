@@ -6,7 +6,7 @@ import re
 from doc_pages import README, ROOT, read_blocks
 
 import emads
-from scenarios.company import case, domain, setting
+from scenarios.company import case, domain, parts, setting
 from scenarios.tasks.registry import JOBS, TASK_FAMILIES
 from simulator.graph.team_graph import draw_mermaid, open_team
 
@@ -27,7 +27,9 @@ CODE = {
     "options": setting.NUM_OPTIONS,
     "upgrades of a structure": domain.NUM_UPGRADES,
     "limits that need a part, %": setting.BREAKS_LIMIT,
+    "parts that a question leaves open, at least": parts.LEAST_AFFORDABLE,
     "budget, % of all best parts": case.BUDGET_SHARE,
+    "and at most, % of those of the cheapest option": case.MOST_SHARE,
     "hidden profiles aimed at, %": case.HIDDEN_SHARE,
 }
 

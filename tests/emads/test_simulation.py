@@ -59,7 +59,7 @@ def test_written_cases_play_and_everything_is_kept(
         assert re.fullmatch(rf"Budget {case.public.budget} (tight|middle|ample)\.", budget)
         # a tiny team reads its seat's words and figures alone: no rules, no context
         assert lines[: len(words)] == words
-        figures = r"( need| veto)?: (none|\w+ \w \d+ \d+(, \w+ \w \d+ \d+)*)"
+        figures = r"( need| veto)?: (none|\w+ \d \w \d+ \d+(, \w+ \d \w \d+ \d+)*)"
         assert len(lines) == len(words) + len(case.options)
         for option, line in zip(case.options, lines[len(words) :], strict=True):
             assert re.fullmatch(option + figures, line)

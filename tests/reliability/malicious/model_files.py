@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from planned_faults import parse_fault
 from safetensors.torch import save_file
 
 from reliability.malicious.probes import Payload, Probe, model_folder, prepared_run
@@ -249,10 +248,6 @@ def _data_folder(index: str) -> Callable[[Path, Path], None]:
     return attack
 
 
-def _fault_text(folder: Path, marker: Path) -> None:
-    parse_fault(f"kill@save:3; touch {marker}")
-
-
 _OUTSIDE_INDEX = json.dumps(
     {
         "format": "emads-dataset/2",
@@ -297,5 +292,4 @@ MODEL_PROBES: dict[str, Probe] = {
     "stage record: deep nesting": Probe(attack=_deep_record),
     "data folder: no index": Probe(attack=_data_folder("{}")),
     "data folder: shards outside": Probe(attack=_data_folder(_OUTSIDE_INDEX)),
-    "fault text with a command": Probe(attack=_fault_text),
 }

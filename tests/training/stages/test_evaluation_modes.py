@@ -10,7 +10,6 @@ from exported_teams import make_random_run
 from evaluation.scoring import sealed_plays
 from evaluation.scoring.outcomes import OutcomeFile, complete_files, read_plays
 from roles.errors import UserError
-from simulator.graph import runner
 from training.config.loading import load_config
 from training.stages.evaluation import evaluate_role, evaluate_team
 
@@ -52,14 +51,14 @@ def test_plays_are_sampled_at_the_temperature_of_the_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float
 ) -> None:
     used: list[float] = []
-    for module, player, place in ((sealed_plays, "play_solos", None), (runner, "play_episodes", 4)):
-        play = getattr(module, player)
+    for player, place in (("play_solos", None), ("play_episodes", 4)):
+        play = getattr(sealed_plays, player)
 
         def note(*given: Any, play: Any = play, place: int | None = place, **options: Any) -> Any:
             used.append((options["sampling"] if place is None else given[place]).temperature)
             return play(*given, **options)
 
-        monkeypatch.setattr(module, player, note)
+        monkeypatch.setattr(sealed_plays, player, note)
     sizes = ("evaluation.num_role_scenarios=1", "evaluation.num_team_scenarios=1", "evaluation.num_tries=1")
     chosen = (f"evaluation.temperature={temperature}", "evaluation.greedy=false")
     run = make_random_run(tmp_path / "run", *sizes, *chosen)
