@@ -129,9 +129,9 @@ class Ranks:
         part = items.new_zeros(count, *items.shape[1:])
         if len(own):
             part[: len(own)] = work(own)
-        gathered = part.new_empty(count * self.size, *items.shape[1:])
-        dist.all_gather_into_tensor(gathered, part)
-        return gathered[: len(items)]
+        parts = [torch.empty_like(part) for _ in range(self.size)]
+        dist.all_gather(parts, part)
+        return torch.cat(parts)[: len(items)]
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Metrics averaged over the ranks that have them; `loss` summed, of `mismatch_max` the largest.
