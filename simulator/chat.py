@@ -125,12 +125,19 @@ class MessageChat(PlainChat):
         return messages
 
 
+@lru_cache(maxsize=256)
 def read_opening(text: str) -> tuple[Role, bool]:
     """Return the role that an opening introduces, and whether with its tools.
 
     A role of the registry is returned itself, so that a chat that knows it says what it always says.
     """
-    return _read_opening(text)
+    heading = json.loads(text)
+    tools = heading.pop("tools")
+    with_tools = tools is not None
+    known = ROLES.get(heading["name"])
+    if known is not None and _write_opening(known, with_tools) == text:
+        return known, with_tools
+    return Role(**heading, answer=Answer, tools=tuple(Tool(**tool) for tool in tools or ())), with_tools
 
 
 def _write_opening(role: Role, with_tools: bool) -> str:
@@ -140,14 +147,3 @@ def _write_opening(role: Role, with_tools: bool) -> str:
     ]
     heading = {"name": role.name, "title": role.title, "mandate": role.mandate, "letter": role.letter}
     return json.dumps({**heading, "tools": tools if with_tools else None})
-
-
-@lru_cache(maxsize=256)
-def _read_opening(text: str) -> tuple[Role, bool]:
-    heading = json.loads(text)
-    tools = tuple(Tool(**tool) for tool in heading.pop("tools") or ())
-    with_tools = json.loads(text)["tools"] is not None
-    known = ROLES.get(heading["name"])
-    if known is not None and _write_opening(known, with_tools) == text:
-        return known, with_tools
-    return Role(**heading, answer=Answer, tools=tools), with_tools

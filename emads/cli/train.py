@@ -21,7 +21,7 @@ from emads.cli.options import (
     SetOption,
     TakeOption,
 )
-from emads.seats import STAGES as STAGES
+from emads.seats import STAGES
 from roles.errors import UserError, unknown
 
 DEMO_CONFIG = Path(__file__).parents[1] / "demo.yaml"

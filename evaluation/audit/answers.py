@@ -28,13 +28,11 @@ class FieldSpec:
     names: Callable[[Scenario], Sequence[str]] = lambda _scenario: ()  # ids of the case
     largest: int = 99  # of a number in an honest answer; the least is 0
     most_flattering: int = 0  # of a number: what a liar would state
-    entries: Callable[[Scenario], Sequence[Any]] = (
-        lambda _scenario: ()
-    )  # all that may be listed, of one shape
+    # all entries that may be listed, of one shape
+    entries: Callable[[Scenario], Sequence[Any]] = lambda _scenario: ()
     once: bool = False  # of entries: no two are of the same first id
-    values: Callable[[Scenario], Mapping[str, Sequence[Any]]] = (
-        lambda _scenario: {}
-    )  # of a map: key -> values
+    # of a map: key -> values
+    values: Callable[[Scenario], Mapping[str, Sequence[Any]]] = lambda _scenario: {}
     is_optional: bool = False  # a list that may be left out where it is empty
 
     @property

@@ -32,7 +32,7 @@ from evaluation.summary.tables import (
 )
 
 INK, MUTED, GRID = (PALETTE[name] for name in ("ink", "muted", "line"))
-LINE_STYLES = (  # of roles; every colour with a dash of its own
+LINE_STYLES = (  # of roles; each colour goes with another dash
     (PALETTE["grpo"], "-"),
     (PALETTE["marl"], "--"),
     (PALETTE["corrections"], "-."),

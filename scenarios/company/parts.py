@@ -26,7 +26,7 @@ from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.records import Part
 from scenarios.company.setting import draw_setting, draw_structure, find_sector
 from scenarios.company.splits import belongs_to
-from scenarios.company.steps import name_code, write_parts
+from scenarios.company.steps import name_code, write_figures, write_parts
 from scenarios.headroom import blind_baseline, share_of_room
 
 MAX_TRIES = 300
@@ -95,7 +95,9 @@ class PartQuestion:
     @property
     def best(self) -> Part:
         """The part of the greatest worth within the amount that keeps the limit; of equals the cheapest."""
-        return [part for part in list_efficient(self.parts) if part.cost <= self.amount][-1]
+        best = take_within(list_efficient(self.parts), self.amount)
+        assert best is not None  # an amount pays for the cheapest part
+        return best
 
     @property
     def codes(self) -> dict[str, Part]:
@@ -221,7 +223,7 @@ def write_brief(question: PartQuestion, facts: Mapping[str, Any], style: Style) 
 def write_measured(domain: Domain, part: Part, style: Style) -> str:
     """The observation of the tool measure."""
     if style == "short":
-        return f"cost {part.cost} worth {part.worth} {'ok' if part.keeps_limit else 'breaks the limit'}"
+        return write_figures(part)
     if style != "full":
         assert_never(style)
     limit = "hard limit holds" if part.keeps_limit else "hard limit BREAKS"
@@ -376,7 +378,7 @@ def _add_by_return(parts: Sequence[Part], amount: int, start: Choice) -> Part:
 
 
 def answer_greedily(question: PartQuestion, _rng: random.Random) -> str:
-    """Adds upgrades by what each returns alone per k$ while the money lasts; overlooks the limit."""
+    """Add the upgrades of the highest single return per k$ while the money lasts; ignore the limit."""
     return json.dumps(answer_of(_add_by_return(question.parts, question.amount, ())))
 
 

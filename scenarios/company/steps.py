@@ -56,8 +56,13 @@ def rate_return(value: Fraction) -> str:
 
 
 def count_tenths(cost: int, budget: int) -> int:
-    """How many whole tenths of the budget a cost is, 9 at most."""
+    """Return the whole tenths of the budget that a cost takes, 9 at most."""
     return min(9, 10 * cost // max(1, budget))
+
+
+def write_figures(part: Part) -> str:
+    """Write what was measured of a part in short style, e.g. "cost 6 worth 5 ok"."""
+    return f"cost {part.cost} worth {part.worth} {'ok' if part.keeps_limit else 'breaks the limit'}"
 
 
 def write_parts(codes: Mapping[str, Part], words: Mapping[tuple[str, ...], str] | None = None) -> str:

@@ -394,9 +394,7 @@ def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool
     for name in packages:
         if names.count(name) != 1:
             break_rule("packages", f"{name} is planned {names.count(name)} times")
-    finish: dict[
-        str, int
-    ] = {}  # of a package that is planned twice the later day, in whatever order it stands
+    finish: dict[str, int] = {}  # a package that is planned twice ends on the later day
     for entry in plan:
         day = entry["start"] + packages[entry["package"]]["days"] - 1
         finish[entry["package"]] = max(day, finish.get(entry["package"], day))

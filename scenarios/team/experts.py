@@ -11,7 +11,6 @@ by measuring names the most that it may cost instead: a `quarter`, a `third` or 
 team best together.
 """
 
-import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,8 @@ from roles.team import NO_OPTION, Ask, Decision, Offer, OfferReply, Report, Vote
 from scenarios.base import Step, Style
 from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.records import Part, Plan
-from scenarios.company.steps import POOR, concave_steps, count_tenths, rate_return, step_return
-from scenarios.team.frontier import Band, budget_band, list_steps, take_by_hurdle
+from scenarios.company.steps import POOR, count_tenths, rate_return, step_return
+from scenarios.team.frontier import Band, budget_band, list_steps, take_by_hurdle, take_steps
 from scenarios.team.funding import Funding, best_funding, best_in_order
 from scenarios.team.offers import Table, breaks_limit, is_needed, is_vetoed
 from scenarios.team.playable import PlayableCase, PublicCase
@@ -98,14 +97,12 @@ def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part 
 
 def _take_rising(frontier: Sequence[Part], budget: int) -> Part:
     """The dearest part of the upper hull up to which every step stays within `RISING_TENTHS`."""
-    hull = concave_steps(frontier)
-    taken = hull[0]
-    for lower, upper in itertools.pairwise(hull):
+
+    def takes(lower: Part, upper: Part) -> bool:
         word = rate_return(step_return(lower, upper))
-        if lower.choice and count_tenths(upper.cost, budget) >= RISING_TENTHS[word]:
-            break
-        taken = upper
-    return taken
+        return count_tenths(upper.cost, budget) < RISING_TENTHS[word]
+
+    return take_steps(frontier, takes)
 
 
 def name_amount(case: PlayableCase, seat: str, option: str, habit: str) -> int:

@@ -1,7 +1,7 @@
 """A seat's efficient parts and their codes, the part where a rule of thumb stops, reach of the budget."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -15,18 +15,23 @@ Band = Literal["tight", "middle", "ample"]
 TIGHT_BELOW, AMPLE_FROM = Fraction(21, 50), Fraction(29, 50)  # share of what seats like this one would spend
 
 
-def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
-    """The dearest part of the upper hull whose every step returns at least `hurdle` per k$.
+def take_steps(frontier: Sequence[Part], takes: Callable[[Part, Part], bool]) -> Part:
+    """The dearest part of the upper hull up to which `takes(lower, upper)` holds for every step.
 
     A step up from buying nothing is taken whatever it returns: an offer that is not funded costs nothing.
     """
     hull = concave_steps(frontier)
     taken = hull[0]
     for lower, upper in itertools.pairwise(hull):
-        if lower.choice and step_return(lower, upper) < hurdle:
+        if lower.choice and not takes(lower, upper):
             break
         taken = upper
     return taken
+
+
+def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
+    """The dearest part of the upper hull whose every step returns at least `hurdle` per k$."""
+    return take_steps(frontier, lambda lower, upper: step_return(lower, upper) >= hurdle)
 
 
 def list_steps(case: PlayableCase, seat: str, option: str) -> list[Part]:

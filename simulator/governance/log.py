@@ -108,9 +108,8 @@ class DecisionLog:
         self._clock, self._key = clock, key
         self.listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}  # thread -> who is told
         self._num_groupings = 0
-        self._group: asyncio.Future[str] | None = (
-            None  # of the open transaction; why its commit failed, or ""
-        )
+        # of the open transaction; its result tells why the commit failed, or is ""
+        self._group: asyncio.Future[str] | None = None
         self._error = ""  # why nothing is written any more
         self._is_inside = self._is_durable = False
         self._new: Entry | None = None  # of the transaction under way

@@ -15,7 +15,8 @@ import typer
 from doc_pages import PAGES, README, ROOT, read_emads_commands, read_shell_lines
 
 from emads.cli import app, main
-from emads.cli.train import LABEL_STAGES, STAGES, TASKS
+from emads.cli.train import LABEL_STAGES, TASKS
+from emads.seats import STAGES
 from training.config.loading import load_config
 
 COMMANDS = sorted(

@@ -32,7 +32,7 @@ class LossConfig(Section):
 
     @property
     def clip_level(self) -> Literal["token", "sequence"]:
-        """Whether a ratio is the token's own or the geometric mean over its row (GSPO, arXiv:2507.18071)."""
+        """Return "token" for tokens' own ratios, "sequence" for a row's geometric mean (arXiv:2507.18071)."""
         return "sequence" if self.kind == "gspo" else "token"
 
 

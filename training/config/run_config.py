@@ -56,7 +56,7 @@ class DataConfig(Section):
 
 
 class RolloutsConfig(Section):
-    """Where episodes of GRPO and joint training are played; `block_size` alone changes the weights."""
+    """Processes that play episodes of GRPO and joint training; `block_size` alone changes the weights."""
 
     hosts: Count = 0
     """Processes that play, each with all policies; 0 plays in the learner's process."""

@@ -104,7 +104,7 @@ def copy_models(models: Mapping[str, Any], *, base: Base = "copied") -> dict[str
 
 
 def _place_base(model: Any, base: Base) -> dict[int, Any]:
-    """What stands for each of the base's tensors in a copy, by their identity; none without adapters."""
+    """Map the base's tensors, by identity, to what a copy has in their place; {} without adapters."""
     if base == "copied" or not hasattr(model, "peft_config"):
         return {}
     own = [one for name, one in model.named_parameters() if "lora_" not in name]

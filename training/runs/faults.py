@@ -41,5 +41,5 @@ def enter_stage(stage: str) -> None:
 
 
 def fault_point(place: str, value: Value = None) -> Value:  # type: ignore[assignment]
-    """Come to `place` with this value; a fault that is planned for now happens here."""
+    """Return the value, or break as a test has planned for this visit of `place`."""
     return value if _plan is None else _plan.visit(place, value)

@@ -11,7 +11,7 @@ from typing import Any
 from roles.team import Ask, Decision, Offer, OfferReply, Report, Vote
 from scenarios.company.knapsack import list_efficient
 from scenarios.company.records import Part
-from scenarios.company.steps import count_tenths, rate_steps, write_parts
+from scenarios.company.steps import count_tenths, rate_steps, write_figures, write_parts
 from scenarios.team.frontier import budget_band, code_parts
 from scenarios.team.funding import FUNDING_WAYS, rank_options
 from scenarios.team.offers import (
@@ -111,7 +111,7 @@ def write_decision(decision: Decision) -> str:
 
 def write_measured(seat: Seat, part: Part) -> str:
     """The observation of the tool measure."""
-    return f"cost {part.cost} worth {part.worth} {'ok' if part.keeps_limit else 'breaks the limit'}"
+    return write_figures(part)
 
 
 def write_decision_brief(public: PublicCase, table: Table, ruled_out: Sequence[str] = ()) -> str:

@@ -134,7 +134,7 @@ def count_ties(
 
 
 def differ(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
-    """Random weights earn nothing: rewards that differ stand in for the team's."""
+    """A team of random weights earns nothing, so its rewards are replaced by ones that differ."""
     drawn = (0.1 * (number % 5) for number in itertools.count())
     return [
         replace(

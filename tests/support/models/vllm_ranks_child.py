@@ -1,7 +1,7 @@
-"""What torchrun starts: the joint stage of a run on real vLLM, an engine beside each rank.
+"""Runs the joint stage of a run under torchrun on real vLLM, with an engine beside each rank.
 
-Random weights earn nothing: rewards that differ stand in for the team's. Each step leaves the versions that
-its completions name.
+A team of random weights earns nothing, so the child replaces its rewards by ones that differ. Each step
+leaves the versions that its completions name.
 """
 
 import json

@@ -114,7 +114,7 @@ def test_a_step_sums_counts_on_the_host_and_all_gradients_at_once(
 
 
 def test_a_gradient_that_is_made_on_the_host_breaks_the_rules_of_gpus(tmp_path: Path) -> None:
-    """What `DeviceRules` finds on one process, beside what it notes: counts on the host, gradients not."""
+    """`DeviceRules` lets counts pass on the host and refuses gradients there."""
     model, tokens = small_model(), torch.tensor([[3, 4, 5]])
     ranks, weights = Ranks(rank=0, size=2), list(model.parameters())
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)

@@ -3,7 +3,7 @@
 import pytest
 
 from emads.cli.train import LABEL_STAGES
-from emads.cli.train import STAGES as SCHEDULE
+from emads.seats import STAGES as SCHEDULE
 from evaluation.scoring.outcomes import FEEDBACK_STAGES
 from training.config.loading import load_config
 from training.config.run_config import RunConfig

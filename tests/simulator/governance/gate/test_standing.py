@@ -198,7 +198,7 @@ TAMPERS: dict[str, Any] = {
 def test_a_proposal_that_is_written_into_the_state_is_neither_displayed_nor_carried_out(
     name: str, tmp_path: Path
 ) -> None:
-    """It is changed after it was made: people are shown the one that was made."""
+    """The proposal in the state is changed after it was made; people are shown the one that was made."""
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
