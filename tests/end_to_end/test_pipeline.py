@@ -27,7 +27,6 @@ from evaluation.summary.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
-from scenarios.team.demonstrations import Meeting, hold_meeting
 from training.config.loading import load_config
 from training.data import demonstrations
 from training.data.demonstrations import team_scenario
@@ -48,6 +47,7 @@ SETTINGS = (
     "model.num_heads=2",
     "model.intermediate_size=64",
     "data.seat_share=0.7",  # so short an SFT writes reports that can be read at this share, and not at less
+    "data.num_demonstrations=1400",
     "sft.max_steps=220",
     "sft.batch_size=16",
     "sft.muon_learning_rate=0.04",
@@ -56,7 +56,7 @@ SETTINGS = (
     "grpo.prompts_per_step=3",
     "grpo.group_size=6",
     "marl.max_steps=2",
-    "marl.scenarios_per_step=4",
+    "marl.scenarios_per_step=8",
     "marl.report_sets=2",
     "marl.decisions_per_set=3",
     "marl.credit.scheme=shared",
@@ -83,23 +83,10 @@ class Made:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("pipeline") / "run"
     with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demonstrations, "team_scenario", cache(team_scenario))  # drawn once for all roles
-        patch.setattr(demonstrations, "hold_meeting", hold_once())
+        held = cache(demonstrations._hold.__wrapped__)  # one meeting of each case for all roles
+        patch.setattr(demonstrations, "_hold", held)
         status = evaluate.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
     return Made(path=path, status=status, printed=printed.getvalue())
-
-
-def hold_once() -> Callable[..., Meeting]:
-    """Hold each case's meeting once for all roles, who each learn their own part of it."""
-    held: dict[str, Meeting] = {}
-
-    def hold(game: PlanGame, *, habits: tuple[str, str] | None = None) -> Meeting:
-        key = f"{game.case.key} {game.style} {game.most_questions} {habits}"
-        if key not in held:
-            held[key] = hold_meeting(game, habits=habits)
-        return held[key]
-
-    return hold
 
 
 @pytest.fixture
@@ -214,7 +201,7 @@ def test_training_lowered_losses_and_logged_every_stage(made: Made) -> None:
         assert [row.step for row in run.read_metrics(f"grpo/{role}")] == [1, 2]
     marl = run.read_metrics("marl")
     assert [row.step for row in marl] == [1, 2]
-    assert all(row.metrics["sets"] == 8 for row in marl)
+    assert all(row.metrics["sets"] == 16 for row in marl)
     assert {"team_reward", "value", "consensus", "own_score/risk", "signal/cto"} <= set(marl[0].metrics)
 
 

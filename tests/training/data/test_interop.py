@@ -75,7 +75,7 @@ def test_trl_sft_and_grpo_run_on_our_folders_with_our_rewards(tmp_path: Path) ->
     base = build_tiny_model(size, tiny_tokenizer(), seed=0)
     for part in (base, tiny_tokenizer()):
         part.save_pretrained(tmp_path / "base")
-    said = run_trl("sft", shipped("sft", tmp_path, max_steps=60), tmp_path)
+    said = run_trl("sft", shipped("sft", tmp_path, max_steps=160), tmp_path)
     losses = logged(said, "loss")
     assert losses[-1] < 0.5 * losses[0]
     said = run_trl(
