@@ -21,14 +21,11 @@ from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
+from training.config.rl_config import MarlConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
-from training.rl.credit.assign import CreditAssigner
-from training.rl.credit.estimators import dr_grpo
-from training.rl.credit.schemes import Shared
-from training.rl.credit.votes import VotesWithReport
+from training.rl.credit import CreditAssigner, Shared, VotesWithReport, dr_grpo
 from training.rl.team.play import AssessPlayer
 from training.rl.team.score import AssessScorer, reward_team
 from training.rl.update import PolicyUpdater

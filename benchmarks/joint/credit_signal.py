@@ -29,9 +29,8 @@ from training.config.run_config import RunConfig
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
-from training.rl.credit.estimators import ESTIMATORS
-from training.rl.credit.schemes import SCHEMES
-from training.rl.hosts.host import cut_jobs
+from training.rl.credit import ESTIMATORS, SCHEMES
+from training.rl.hosts import cut_jobs
 from training.rl.records import ScoredGroup
 from training.rl.team.algorithm import make_team_algorithm
 from training.rl.team.metrics import score_report

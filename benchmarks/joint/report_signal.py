@@ -18,7 +18,7 @@ from roles.team import SPECIALISTS, TEAM_ROLES
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team
-from training.rl.credit.schemes import CrossValued
+from training.rl.credit import CrossValued
 from training.rl.team.algorithm import choose_player
 from training.rl.team.score import AssessScorer, reward_team
 from training.runs.memory import keep_freed_memory

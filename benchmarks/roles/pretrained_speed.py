@@ -28,7 +28,7 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.engines.embedded.lanes import Row
 from training.config.loading import load_config
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.learner.learner import backward_team

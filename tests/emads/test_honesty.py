@@ -26,11 +26,8 @@ from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision
 from simulator.records import Episode
-from training.config.marl_config import MarlCreditConfig
-from training.rl.credit.assign import CreditAssigner
-from training.rl.credit.estimators import dr_grpo
-from training.rl.credit.schemes import SCHEMES, Shared
-from training.rl.credit.votes import VotesAlone, VotesWithReport
+from training.config.rl_config import MarlCreditConfig
+from training.rl.credit import SCHEMES, CreditAssigner, Shared, VotesAlone, VotesWithReport, dr_grpo
 from training.rl.records import EpisodeGroup, ReportSet, ScoredReportSet
 from training.rl.team.score import AssessScorer, reward_team
 

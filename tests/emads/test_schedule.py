@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     folder = tmp_path_factory.mktemp("schedule") / "run"
     settings = [part for setting in SMALL for part in ("--set", setting)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+        patch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
         patch.setattr("emads.commands.review_queue.MOST_CASES", 3)
         plan_faults(parse_faults(["oom@grpo/risk:step:1"]))
         first = call("run", folder, "--config", SCHEDULE, *settings)

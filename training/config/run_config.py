@@ -14,10 +14,8 @@ from pydantic import Field, field_validator, model_validator
 
 from roles.errors import UserError, unknown
 from simulator.reward import TeamRewardWeights
-from training.config.grpo_config import GrpoConfig
-from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import GrpoConfig, MarlConfig, RLConfig
 from training.config.section import (
     Count,
     Difficulty,

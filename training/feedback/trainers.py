@@ -23,7 +23,7 @@ from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, Rewa
 from training.config.feedback_config import DpoConfig, PreferenceConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow, VerdictRow
-from training.roles.completion_logprobs import completion_logprobs
+from training.learner.token_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer, device_options
 from training.roles.sft import OnStep, StepReporter
 from training.runs.resume import StageCheckpoints

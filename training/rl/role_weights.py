@@ -7,7 +7,7 @@ from torch import nn
 
 from training.models.adapters import named_role_parameters
 from training.runs.checkpoints import DamagedCheckpointError
-from training.runs.shard_files import Shard, load_like
+from training.runs.state_files import Shard, load_like
 
 Stored = Mapping[str, torch.Tensor | Shard]
 

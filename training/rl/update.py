@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from simulator.engines.adapter_names import adapter_of
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.fsdp import copy_whole, is_sharded, whole
 from training.learner.learner import KeptLogprobs, LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks

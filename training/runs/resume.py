@@ -18,8 +18,14 @@ from torch import Tensor, nn
 from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prune, publish
 from training.runs.faults import enter_stage
 from training.runs.run_folder import Run
-from training.runs.shard_files import Shard, load_like
-from training.runs.state_files import capture_random_states, read_state, restore_random_states, write_state
+from training.runs.state_files import (
+    Shard,
+    capture_random_states,
+    load_like,
+    read_state,
+    restore_random_states,
+    write_state,
+)
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured, at least
 SAVES_PER_PERIOD = 20.0  # and so many times as long as the last one took: large weights are saved less often

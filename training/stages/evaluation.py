@@ -23,9 +23,8 @@ from training.config.run_config import RunConfig
 from training.data.demonstrations import role_scenario
 from training.models.engine_factory import serve
 from training.models.weights import BASE, load_team, load_weights
-from training.rl.team.governed_play import GovernedPlayer
-from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.score import reward_team
+from training.rl.team.play import GovernedPlayer
+from training.rl.team.score import GovernedScorer, reward_team
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties

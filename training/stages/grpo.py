@@ -10,7 +10,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.config.run_config import FIRST_GRPO_INDEX
 from training.data.demonstrations import role_scenario
 from training.feedback.reward_model import load_reward_model
@@ -23,8 +23,7 @@ from training.rl.solo.play import SoloPlayer
 from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
-from training.stages.rl_stage import open_play, prepare_policies, train_steps
-from training.stages.rollout_hosts import open_hosts
+from training.stages.rl_stage import open_hosts, open_play, prepare_policies, train_steps
 
 
 def train_grpo(run: Run, owner: str, source: str, ranks: Ranks = ONE_RANK) -> None:

@@ -23,8 +23,7 @@ from training.stages.from_config import (
     past_own_scores,
     validation_cases,
 )
-from training.stages.rl_stage import open_play, prepare_policies, train_steps
-from training.stages.rollout_hosts import open_hosts
+from training.stages.rl_stage import open_hosts, open_play, prepare_policies, train_steps
 
 
 def train_marl(

@@ -1,4 +1,4 @@
-"""Stages of RL, GRPO and joint training alike: policies made ready for their ranks, and steps to the end.
+"""Stages of RL, GRPO and joint training alike: policies ready for their ranks, hosts, steps to the end.
 
 A run folder and its checkpoints do not depend on the number of ranks: what one process began, four can go on
 with. Scenarios are divided over the ranks, rank 0 writes.
@@ -6,29 +6,96 @@ with. Scenarios are divided over the ranks, rank 0 writes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
 from roles.errors import UserError
+from roles.team import TEAM_ROLES
+from scenarios.registry import families
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks, explain_lost_ranks
 from training.learner.token_logprobs import compute_in_bf16
-from training.models.adapters import keep_start
+from training.models.adapters import keep_start, roles_of
+from training.models.base_model import quiet_libraries
 from training.models.engine_factory import name_engine, open_rollouts
+from training.models.weights import load_trainable
 from training.rl.best import BestWeights
-from training.rl.hosts.pool import HostPool
+from training.rl.hosts import Host, HostPool, Player, RolloutHost
 from training.rl.loop import RLLearner
 from training.rl.overlap import OverlappedLearner, copy_models
+from training.rl.remote_hosts import ProcessHost, RayHost, join_cluster
+from training.rl.solo.play import SoloPlayer
+from training.rl.team.algorithm import choose_player
 from training.runs.faults import fault_point
 from training.runs.memory import return_freed_memory
 from training.runs.resume import StageCheckpoints, Stateful, load_parts
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress
+from training.runs.workers import report_progress, spare_gpus
+from training.stages.from_config import choose_game, load_joint_start, make_chat
+
+Start = tuple[str, str | None]  # the stage whose weights play at first, and their owner; None: the team
+
+
+@contextmanager
+def open_host(path: Path, start: Start) -> Iterator[RolloutHost]:
+    """A host of the run's team, or of one role, with the weights that training starts from."""
+    quiet_libraries()
+    run = Run.open(path)
+    config = run.config
+    player: Player
+    source, owner = start
+    if owner is None:
+        models, tokenizer = load_joint_start(run, source)
+        chat, staleness = make_chat(tokenizer, config), config.marl.max_staleness
+        player = choose_player(config.marl, chat=chat, roles=TEAM_ROLES, make_game=choose_game(config))
+    else:
+        model, tokenizer = load_trainable(run, source, owner)
+        models, chat = dict.fromkeys(roles_of(owner), model), make_chat(tokenizer, config)
+        player = SoloPlayer(config=config.grpo, chat=chat, families=families(config.model.prompts))
+        staleness = config.grpo.max_staleness
+    num_models = len({id(model) for model in models.values()})
+    with open_rollouts(run, end_id=chat.end_id, num_models=num_models, max_staleness=staleness) as engine:
+        yield RolloutHost(
+            models, player, lambda: engine or TransformersEngine(end_id=chat.end_id, seed=config.seed)
+        )
+
+
+@contextmanager
+def open_hosts(run: Run, ranks: Ranks, start: Start) -> Iterator[HostPool | None]:
+    """The pool of `rollouts.hosts` hosts, all of them rank 0's; None where the learner plays itself.
+
+    Raises:
+        UserError: Ray is not installed, or has no cluster at the address.
+    """
+    config = run.config
+    num_hosts = config.num_hosts if start[1] is None else config.num_role_hosts
+    if not num_hosts:
+        yield None
+        return
+    opened = partial(open_host, run.path, start)
+    if config.rollouts.ray and ranks.rank == 0:
+        join_cluster(config.rollouts.ray)
+    threads, gpus = config.threads_per_worker, spare_gpus()
+
+    def make_host(number: int) -> Host:
+        if config.rollouts.ray:
+            return RayHost(opened, num_threads=threads, num_gpus=min(1, len(gpus)))
+        return ProcessHost(opened, number=number, num_threads=threads, gpus=gpus)
+
+    pool = HostPool(make_host, 0 if ranks.rank else num_hosts, timeout_s=config.rollouts.timeout_s)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
 
 Models = Mapping[str, PreTrainedModel]  # role -> its model
 Show = Callable[[Mapping[str, float]], Mapping[str, float]]  # metrics -> what the progress line shows

@@ -19,7 +19,6 @@ from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import list_owners, roles_of
 from training.models.weights import is_finished
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 from training.stages.controls import (
     count_grpo_steps,
     count_sft_steps,
@@ -27,14 +26,14 @@ from training.stages.controls import (
     train_grpo_instead,
     train_sft_best_habit,
     train_sft_instead,
+    train_sft_own,
     train_single_grpo,
     train_single_sft,
 )
 from training.stages.feedback import train_corrections, train_ppo, train_preferences, train_reward
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
-from training.stages.own_answers import train_sft_own
-from training.stages.sft import count_control_steps, train_sft, train_sft_more
+from training.stages.sft import count_control_steps, train_base, train_sft, train_sft_more
 
 Kind = Literal["schedule", "role_control", "team_control", "labels"]
 Owners = Literal["run", "all", "team", "single"]

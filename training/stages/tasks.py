@@ -19,17 +19,16 @@ from simulator.chat import Chat
 from simulator.engines.embedded.own_pass import count_positions
 from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import TokenRow, demonstration_row
-from training.data.tasks.sources import TaskSource, open_source
+from training.data.tasks import TaskSource, open_source
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import serve
 from training.models.weights import BASE, is_finished, load_trainable, load_weights
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
-from training.stages.base import make_base
 from training.stages.evaluation import play_sealed
 from training.stages.from_config import make_chat
 from training.stages.grpo import train_on_scenarios
-from training.stages.sft import NUM_VALIDATION_ROWS, train_on_rows
+from training.stages.sft import NUM_VALIDATION_ROWS, make_base, train_on_rows
 
 Say = Callable[[str], None]
 MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained

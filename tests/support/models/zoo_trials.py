@@ -35,7 +35,7 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 from training.models import weights
 from training.models.weights import load_weights
-from training.rl.solo import score as solo_score
+from training.rl.solo import play as solo_play
 from training.rl.team import algorithm
 from training.runs.run_folder import Run
 
@@ -167,10 +167,10 @@ def _train(run: Run) -> list[float]:
     def pay_team(scenario: Any, episode: Any, verdict: Any) -> Any:
         return replace(verdict, reward=draw())
 
-    episode_reward = solo_score.episode_reward
+    episode_reward = solo_play.episode_reward
     with (
         patch.object(weights, "save_weights", keep),
-        patch.object(solo_score, "episode_reward", pay_episode),
+        patch.object(solo_play, "episode_reward", pay_episode),
         patch.object(algorithm, "reward_team", pay_team),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

@@ -21,9 +21,9 @@ from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.offers import load_report
 from scenarios.team.value import judge_decision
 from training.data.folders import datasets
+from training.data.folders.card import RowStatistics, describe_values, score_baselines
 from training.data.folders.datasets import generate_folder
 from training.data.folders.rows import COLUMNS, build_rows, read_text
-from training.data.folders.statistics import RowStatistics, describe_values, score_baselines
 
 COUNT = 15
 

@@ -21,8 +21,7 @@ from training.feedback.trainers import _rotate_in_batches, run_dpo, run_kto, run
 from training.rl.loop import RLLearner
 from training.rl.records import RewardParts
 from training.rl.solo.algorithm import make_solo_learner
-from training.rl.solo.play import SoloPlayer
-from training.rl.solo.score import add_model_scores
+from training.rl.solo.play import SoloPlayer, add_model_scores
 
 Log = list[tuple[int, Mapping[str, float]]]
 

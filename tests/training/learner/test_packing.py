@@ -13,9 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaFor
 
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
-from training.config.marl_config import MarlConfig
-from training.learner.importance import call_weights, ratios_of
-from training.learner.learner import LossStats
+from training.config.rl_config import MarlConfig
+from training.learner.learner import LossStats, call_weights, ratios_of
 from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
 from training.learner.row_attention import RowLayout, Segment, _PlainAttention
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans

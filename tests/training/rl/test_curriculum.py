@@ -17,13 +17,12 @@ from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
-from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config
+from training.config.rl_config import GrpoConfig
 from training.data.demonstrations import role_scenario
-from training.rl.solo.algorithm import make_solo_learner
-from training.rl.solo.curriculum import Curriculum
+from training.rl.solo.algorithm import Curriculum, make_solo_learner
 from training.rl.solo.play import SoloPlayer
-from training.roles.validation import BestKeeper
+from training.roles.sft import BestKeeper
 from training.runs.resume import StageCheckpoints
 from training.runs.run_folder import Run
 from training.stages.rl_stage import train_steps

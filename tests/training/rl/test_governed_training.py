@@ -42,15 +42,14 @@ from simulator.graph.seating import Seating
 from simulator.reading import read_episode
 from simulator.reward import list_right_votes
 from training.config.loading import load_config
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.rl.best import BestWeights
-from training.rl.credit.offer_values import coalition_reward
+from training.rl.credit import coalition_reward
 from training.rl.overlap import OverlappedLearner
 from training.rl.records import EpisodeGroup, ScoredEpisode, ScoredGroup
-from training.rl.team.governed_play import play_governed_groups, play_set
-from training.rl.team.governed_score import GovernedScorer
 from training.rl.team.metrics import plan_metrics
-from training.rl.team.score import reward_team
+from training.rl.team.play import play_governed_groups, play_set
+from training.rl.team.score import GovernedScorer, reward_team
 
 FULL = CONFIG.changed(protocol="full", max_completion_tokens=400)
 CASES = draw(7)[4:]  # where some experts' plans fail

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from training.rl.hosts.process_host import IDLE_S, ProcessHost
+from training.rl.remote_hosts import IDLE_S, ProcessHost
 from training.runs.workers import Task, run_tasks
 
 PROBE = """

@@ -26,8 +26,8 @@ from training.data.folders.rows import (
     generate_case,
 )
 from training.data.teacher.checks import ANY_REWARD, find_teacher_fault, is_by_teacher
-from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
-from training.data.teacher.paraphrase import find_paraphrase_fault
+from training.data.teacher.lessons import AUTHOR_PREFIX as PARAPHRASE_PREFIX
+from training.data.teacher.lessons import find_paraphrase_fault
 from training.runs.progress import progress
 
 SHARD_NAME = re.compile(rf"(\w+)/({'|'.join(SPLITS)})-\d{{5}}\.parquet")

@@ -40,9 +40,8 @@ from training.data.folders.datasets import (
 from training.data.folders.index import DatasetIndex, IndexRecord, TeacherIndex, TeacherShard
 from training.data.folders.rows import SOLO_FAMILIES, Case, count_roles, encode_shard
 from training.data.teacher.checks import AUTHOR_PREFIX
-from training.data.teacher.lessons import Lesson, list_lessons
-from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
-from training.data.teacher.paraphrase import ParaphraseLesson, check_can_paraphrase
+from training.data.teacher.lessons import AUTHOR_PREFIX as PARAPHRASE_PREFIX
+from training.data.teacher.lessons import Lesson, ParaphraseLesson, check_can_paraphrase, list_lessons
 from training.data.teacher.teacher import Halt, TaughtLesson, TeachingRules, write_demonstrations
 from training.runs.progress import Progress, progress
 

@@ -12,22 +12,24 @@ from scenarios.team import PlanGame
 from simulator.chat import Chat
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.learner import LossStats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
-from training.rl.credit.assign import CreditAssigner
-from training.rl.credit.estimators import ESTIMATORS
-from training.rl.credit.schemes import SCHEMES
-from training.rl.credit.votes import VoteCredit, VotesAlone, VotesWithDecision, VotesWithReport
+from training.rl.credit import (
+    ESTIMATORS,
+    SCHEMES,
+    CreditAssigner,
+    VoteCredit,
+    VotesAlone,
+    VotesWithDecision,
+    VotesWithReport,
+)
 from training.rl.loop import Algorithm, RLLearner
 from training.rl.records import ScoredGroup
-from training.rl.team.governed_play import GovernedPlayer
-from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.guards import DriftWatch, gradient_shares
-from training.rl.team.metrics import step_metrics
-from training.rl.team.play import AssessPlayer
-from training.rl.team.score import AssessScorer, reward_team
+from training.rl.team.metrics import DriftWatch, gradient_shares, step_metrics
+from training.rl.team.play import AssessPlayer, GovernedPlayer
+from training.rl.team.score import AssessScorer, GovernedScorer, reward_team
 from training.rl.update import PolicyUpdater
 from training.runs.run_errors import FaultyRunError
 

@@ -35,7 +35,7 @@ from simulator.governance.record import GovernedRecord
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
 from training.data.demonstrations import TokenRow, team_scenario
-from training.rl.team.governed_play import play_governed_groups
+from training.rl.team.play import play_governed_groups
 
 FIRST_INDEX = 500_000  # of the cases that are played: beyond all other demonstrations, before GRPO's
 CASES_PER_ROW = 16  # that rows lie apart, so that later rows are of other cases than earlier ones

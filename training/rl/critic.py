@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import idle_batch, make_batches
 from training.learner.ranks import ONE_RANK, Ranks
