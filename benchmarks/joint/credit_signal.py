@@ -29,12 +29,10 @@ from training.config.run_config import RunConfig
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
-from training.rl.credit import ESTIMATORS, SCHEMES
+from training.rl.credit import ESTIMATORS, SCHEMES, count_turns_to
 from training.rl.hosts import cut_jobs
 from training.rl.records import ScoredGroup
-from training.rl.team.algorithm import make_team_algorithm
-from training.rl.team.metrics import score_report
-from training.rl.team.rows import count_turns_to
+from training.rl.team.algorithm import make_team_algorithm, score_report
 from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat

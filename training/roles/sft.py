@@ -28,7 +28,7 @@ from transformers import (
 from trl import SFTConfig as TrlSftConfig
 from trl import SFTTrainer
 
-from training.config.sft_config import SftConfig
+from training.config.run_config import SftConfig
 from training.data.demonstrations import IGNORED_LABEL, TokenRow
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, make_batches

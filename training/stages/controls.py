@@ -40,8 +40,8 @@ from training.rl.solo.play import SoloPlayer
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_once, play_sealed
 from training.stages.from_config import make_chat, test_cases
-from training.stages.grpo import draw_scenario, train_on_scenarios
-from training.stages.grpo import train_role as train_role_by_grpo
+from training.stages.rl import draw_scenario, train_on_scenarios
+from training.stages.rl import train_role as train_role_by_grpo
 from training.stages.sft import (
     NUM_VALIDATION_ROWS,
     count_control_steps,

@@ -41,7 +41,7 @@ from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
-from training.stages.grpo import train_role as train_role_by_rl
+from training.stages.rl import train_role as train_role_by_rl
 from training.stages.sft import train_on_rows
 
 PPO_OFFSET = 500_000  # of PPO's first scenario after that of GRPO: others than GRPO met

@@ -17,8 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from scenarios.base import Split
-from training.config.run_config import RunConfig
-from training.config.sft_config import SftConfig
+from training.config.run_config import RunConfig, SftConfig
 from training.data.demonstrations import Habits, TokenRow, corpus, rows_of_run, take_turns
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks

@@ -31,8 +31,7 @@ from training.stages.controls import (
     train_single_sft,
 )
 from training.stages.feedback import train_corrections, train_ppo, train_preferences, train_reward
-from training.stages.grpo import train_grpo
-from training.stages.marl import train_marl
+from training.stages.rl import train_grpo, train_marl
 from training.stages.sft import count_control_steps, train_base, train_sft, train_sft_more
 
 Kind = Literal["schedule", "role_control", "team_control", "labels"]

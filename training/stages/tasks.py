@@ -27,7 +27,7 @@ from training.runs.run_folder import Run
 from training.runs.workers import show_progress
 from training.stages.evaluation import play_sealed
 from training.stages.from_config import make_chat
-from training.stages.grpo import train_on_scenarios
+from training.stages.rl import train_on_scenarios
 from training.stages.sft import NUM_VALIDATION_ROWS, make_base, train_on_rows
 
 Say = Callable[[str], None]

@@ -19,8 +19,7 @@ from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.model_config import ModelConfig
 from training.config.rl_config import GrpoConfig, MarlConfig
-from training.config.run_config import RunConfig
-from training.config.sft_config import SftConfig
+from training.config.run_config import RunConfig, SftConfig
 from training.data.demonstrations import TokenRow, role_scenario
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach

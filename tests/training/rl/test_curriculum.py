@@ -25,7 +25,7 @@ from training.rl.solo.play import SoloPlayer
 from training.roles.sft import BestKeeper
 from training.runs.resume import StageCheckpoints
 from training.runs.run_folder import Run
-from training.stages.rl_stage import train_steps
+from training.stages.rl import train_steps
 
 ROLE = "cost"
 

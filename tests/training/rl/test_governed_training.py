@@ -47,7 +47,7 @@ from training.rl.best import BestWeights
 from training.rl.credit import coalition_reward
 from training.rl.overlap import OverlappedLearner
 from training.rl.records import EpisodeGroup, ScoredEpisode, ScoredGroup
-from training.rl.team.metrics import plan_metrics
+from training.rl.team.algorithm import plan_metrics
 from training.rl.team.play import play_governed_groups, play_set
 from training.rl.team.score import GovernedScorer, reward_team
 

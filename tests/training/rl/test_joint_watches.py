@@ -16,7 +16,7 @@ from tiny_models import same_weights, weights_of
 
 from simulator.reading import read_episode
 from training.rl.best import BestWeights
-from training.rl.team.metrics import DriftWatch, gradient_shares, team_behaviour
+from training.rl.team.algorithm import DriftWatch, gradient_shares, team_behaviour
 
 
 def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:

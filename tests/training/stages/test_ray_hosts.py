@@ -44,7 +44,7 @@ def two_nodes() -> Iterator[str]:
 def test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.stages.rl_stage.open_host", open_scripted_host)
+    monkeypatch.setattr("training.stages.rl.open_host", open_scripted_host)
     alone = make_run(tmp_path / "alone")
     spread = make_run(tmp_path / "spread", "rollouts.hosts=2", f"rollouts.ray={two_nodes}")
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(alone.path))

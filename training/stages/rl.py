@@ -1,45 +1,62 @@
-"""Stages of RL, GRPO and joint training alike: policies ready for their ranks, hosts, steps to the end.
+"""The stages `grpo` (one role on scenarios of its own family) and `marl` (the team), and what both share.
 
-A run folder and its checkpoints do not depend on the number of ranks: what one process began, four can go on
-with. Scenarios are divided over the ranks, rank 0 writes.
+Policies are made ready for their ranks, hosts are opened, and steps go on to the end. A run folder and its
+checkpoints do not depend on the number of ranks: what one process began, four can go on with. Scenarios are
+divided over the ranks, rank 0 writes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from roles.base import Role
 from roles.errors import UserError
+from roles.registry import ROLES
 from roles.team import TEAM_ROLES
-from scenarios.registry import families
+from scenarios.base import Family, Scenario, Split
+from scenarios.registry import FAMILIES, families
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
-from training.config.rl_config import RLConfig
+from training.config.rl_config import GrpoConfig, RLConfig
+from training.config.run_config import FIRST_GRPO_INDEX
+from training.data.demonstrations import role_scenario
+from training.feedback.reward_model import load_reward_model
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks, explain_lost_ranks
 from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start, roles_of
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import name_engine, open_rollouts
-from training.models.weights import load_trainable
+from training.models.weights import copy_weights, finish_stage, load_trainable, save_team, weights_differ
 from training.rl.best import BestWeights
 from training.rl.hosts import Host, HostPool, Player, RolloutHost
 from training.rl.loop import RLLearner
 from training.rl.overlap import OverlappedLearner, copy_models
 from training.rl.remote_hosts import ProcessHost, RayHost, join_cluster
+from training.rl.solo.alarms import list_alarms, write_alarms
+from training.rl.solo.algorithm import SoloMonitor, make_solo_learner
 from training.rl.solo.play import SoloPlayer
-from training.rl.team.algorithm import choose_player
+from training.rl.team.algorithm import TeamMonitor, choose_player, make_team_learner
 from training.runs.faults import fault_point
 from training.runs.memory import return_freed_memory
-from training.runs.resume import StageCheckpoints, Stateful, load_parts
+from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress, spare_gpus
-from training.stages.from_config import choose_game, load_joint_start, make_chat
+from training.stages.from_config import (
+    choose_game,
+    first_joint_case,
+    joint_cases,
+    load_joint_start,
+    make_chat,
+    past_own_scores,
+    validation_cases,
+)
 
 Start = tuple[str, str | None]  # the stage whose weights play at first, and their owner; None: the team
 
@@ -258,3 +275,238 @@ def train_steps(
 def _log(run: Run, name: str, step: int, metrics: Mapping[str, float], ranks: Ranks) -> None:
     if ranks.rank == 0:
         run.log(name, step, metrics)
+
+
+def train_grpo(run: Run, owner: str, source: str, ranks: Ranks = ONE_RANK) -> None:
+    """Train one role by GRPO."""
+    first, grpo = FIRST_GRPO_INDEX, run.config.grpo
+    train_role(run, "grpo", owner, grpo, first_index=first, source=source, on_hosts=True, ranks=ranks)
+
+
+def train_role(
+    run: Run,
+    stage: str,
+    role: str,
+    grpo: GrpoConfig,
+    *,
+    first_index: int,
+    source: str,
+    on_hosts: bool = False,
+    ranks: Ranks = ONE_RANK,
+) -> None:
+    """Train one role on scenarios of its family from `first_index` on, from its weights after stage `source`.
+
+    Roles that share their weights take turns in its batches.
+    """
+    config = run.config
+    model, tokenizer = load_trainable(run, source, role)
+    num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
+    train_on_scenarios(
+        run,
+        role,
+        model,
+        tokenizer,
+        partial(draw_scenario, run, role, "train", first_index),
+        [draw_scenario(run, role, "validation", 0, place) for place in range(num_validation)],
+        stage=stage,
+        source=source,
+        grpo=grpo,
+        families=families(config.model.prompts),
+        on_hosts=on_hosts,
+        ranks=ranks,
+    )
+
+
+def draw_scenario(run: Run, role: str, split: Split, first: int, place: int) -> Scenario:
+    """The scenario at a place from index `first` of a role's own family; roles of one model take turns."""
+    config, roles = run.config, roles_of(role)
+    one, index = roles[place % len(roles)], first + place // len(roles)
+    return role_scenario(one, split, config.data.seed, index, config.data.difficulties, config.model.prompts)
+
+
+def train_on_scenarios(
+    run: Run,
+    role: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    draw: Callable[[int], Scenario],
+    validation: Sequence[Scenario],
+    *,
+    stage: str,
+    source: str,
+    grpo: GrpoConfig | None = None,
+    families: Mapping[str, Family] = FAMILIES,
+    roles: Mapping[str, Role] = ROLES,
+    on_hosts: bool = False,
+    ranks: Ranks = ONE_RANK,
+) -> None:
+    """Train a model with the weights of stage `source` on rollouts of scenarios, and publish it.
+
+    `draw`: the scenario at a place; every step plays the next ones. `grpo`: in place of the config's section.
+    `on_hosts`: the run's rollout hosts play, if it has any; they know the run's own families alone.
+    """
+    config, name = run.config, f"{stage}/{role}"
+    grpo = grpo or config.grpo
+    chat, size = make_chat(tokenizer, config), grpo.prompts_per_step
+    before = copy_weights(model, role)
+    checkpoints = StageCheckpoints(run, name, every_steps=config.checkpoint_every)
+    models = dict.fromkeys(roles_of(role), model)
+    policies = prepare_policies(
+        run, models, grpo, ranks, lambda: dict.fromkeys(models, load_trainable(run, source, role)[0])
+    )
+    with (
+        open_hosts(run, ranks, (source, role)) if on_hosts else nullcontext() as hosts,
+        open_play(run, models, grpo, chat, ranks, hosts=hosts) as where,
+    ):
+        learner = make_solo_learner(
+            models,
+            grpo,
+            player=SoloPlayer(config=grpo, chat=chat, families=families, roles=roles),
+            name=stage,
+            judge=load_reward_model(run, role).score if grpo.model_share else None,
+            difficulties=[draw(one).difficulty for one in range(grpo.max_steps * size)]
+            if grpo.curriculum
+            else (),
+            ranks=ranks,
+            **policies,
+            **where,
+        )
+        monitor = learner.monitor
+        assert isinstance(monitor, SoloMonitor)
+        best = train_steps(
+            run,
+            name,
+            learner,
+            lambda step: monitor.choose(
+                [draw(place) for place in range(step * size, (step + 1) * size)], step * size
+            ),
+            checkpoints,
+            validation=validation,
+            validates_start=True,
+            units=5,
+            show=lambda metrics: {
+                **({"reward": metrics["verified"]} if "verified" in metrics else {}),
+                **list_alarms(metrics),
+            },
+        )
+        step = best.restore()
+    trained = learner.updater.whole_models()
+    if ranks.rank == 0:
+        write_alarms(run, name, monitor.alarms.standing)
+        finish_stage(
+            run,
+            stage,
+            role,
+            trained[next(iter(models))],
+            tokenizer,
+            before,
+            step=step,
+            train_s=checkpoints.train_s,
+            signal=_mean_signal(run, name),
+        )
+        checkpoints.clear()
+    ranks.wait()
+
+
+def _mean_signal(run: Run, stage: str) -> float:
+    """Mean share of groups with an advantage; a step without a gradient counts as 0."""
+    rows = logged_values(run, stage, ("groups_with_signal", "grad_norm"))
+    signals = [row["groups_with_signal"] * (row["grad_norm"] > 0) for row in rows]
+    return sum(signals) / max(1, len(signals))
+
+
+def train_marl(
+    run: Run,
+    source: str,
+    ranks: Ranks = ONE_RANK,
+    *,
+    max_steps: int | None = None,
+    ends_here: bool = False,
+) -> None:
+    """Train the team; with `max_steps` it stops there and can be resumed.
+
+    With `ends_here` the newest checkpoint becomes the stage's result, without a further step.
+
+    Raises:
+        UserError: the stage is to end, and no step of it is saved.
+    """
+    config, marl = run.config, run.config.marl
+    with ranks.main_process_first():
+        models, tokenizer = load_joint_start(run, source)
+    chat = make_chat(tokenizer, config)
+    before = {role: copy_weights(model, role) for role, model in models.items()}
+    policies = prepare_policies(
+        run, models, marl, ranks, lambda: load_joint_start(run, source)[0], plays_alone=True
+    )
+    with (
+        nullcontext() if ends_here else open_hosts(run, ranks, (source, None)) as hosts,
+        open_play(run, models, marl, chat, ranks, hosts=hosts, plays=not ends_here) as where,
+    ):
+        learner = make_team_learner(
+            models,
+            marl,
+            reward_weights=config.team_reward,
+            make_game=choose_game(config),
+            ranks=ranks,
+            **policies,
+            **where,
+        )
+        last = 0 if ends_here else min(marl.max_steps, max_steps or marl.max_steps)
+        checkpoints = StageCheckpoints(run, "marl", every_steps=config.checkpoint_every)
+
+        def recall_own_scores() -> None:
+            assert isinstance(learner.monitor, TeamMonitor)
+            for role in TEAM_ROLES:
+                for score in past_own_scores(run, role):
+                    learner.monitor.drift.update({role: score})
+
+        best = train_steps(
+            run,
+            "marl",
+            learner,
+            partial(joint_cases, config, first_case=first_joint_case(run)),
+            checkpoints,
+            validation=validation_cases(config),
+            last=last,
+            begin=recall_own_scores,
+            units=10,
+            show=lambda metrics: {"team_reward": metrics.get("team_reward", float("nan"))},
+        )
+        if ends_here and not learner.num_steps:
+            raise UserError(
+                f"no step of joint training is saved in {run.path}, so it cannot end here;"
+                f" `emads train marl {run.path}` begins it"
+            )
+        if last < marl.max_steps and not ends_here:
+            return
+        best.restore()
+    trained = learner.updater.whole_models()
+    if ranks.rank == 0:
+        _publish(run, trained, tokenizer, before, step=learner.num_steps, train_s=checkpoints.train_s)
+        checkpoints.clear()
+
+
+def _publish(
+    run: Run,
+    models: Mapping[str, Any],
+    tokenizer: PreTrainedTokenizerBase,
+    before: Mapping[str, Mapping[str, Any]],
+    *,
+    step: int,
+    train_s: float,
+) -> None:
+    """Publish the team's weights and mark the stage done."""
+    save_team(run, "marl", models, tokenizer, step=step)
+    changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
+    rows = logged_values(run, "marl", ())
+    signal = {
+        role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
+    }
+    payload = {
+        "steps": step,
+        "next_case": first_joint_case(run) + step * run.config.marl.scenarios_per_step,
+        "train_s": train_s,
+        "weights_changed": changed,
+        "signal": signal,
+    }
+    run.mark_done("marl", payload)
