@@ -20,7 +20,7 @@ from simulator.chat import Chat, PlainChat
 from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
-from training.data.demonstrations import TokenRow, corpus, rows_of_run
+from training.data.demonstrations import corpus, rows_of_run
 from training.models.shapes import Shape, find_shape
 
 SAMPLES = 16  # transcripts per role that lengths are taken from
@@ -121,10 +121,11 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
     """Mean lengths of demonstrations: exact with the tiny preset's tokenizer, else from their characters."""
     rows = list(rows_of_run(config, role, chat, num_rows=SAMPLES, first_row=0, seat_share=seat_share))
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
-    context = statistics.fmean(_context(rows))
+    context = statistics.fmean(len(row.token_ids) - sum(row.loss_mask) for row in rows)
     if not isinstance(chat, PlainChat):
         return Lengths(context=context, own=own)
-    opening = 0 if config.model.short_prompts else _mandate_characters(role)
+    tools = sum(len(str(tool.as_chat_tool())) for tool in ROLES[role].tools)
+    opening = 0 if config.model.short_prompts else len(ROLES[role].mandate) + tools
     return Lengths(context=(opening + context) / CHARACTERS_PER_TOKEN, own=own / CHARACTERS_PER_TOKEN)
 
 
@@ -144,14 +145,6 @@ def _make_chat(config: RunConfig) -> Chat:
         questions=config.model.questions,
     )
     return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
-
-
-def _context(rows: Sequence[TokenRow]) -> list[int]:
-    return [len(row.token_ids) - sum(row.loss_mask) for row in rows]
-
-
-def _mandate_characters(role: str) -> int:
-    return len(ROLES[role].mandate) + sum(len(str(tool.as_chat_tool())) for tool in ROLES[role].tools)
 
 
 LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once

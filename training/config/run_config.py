@@ -344,21 +344,14 @@ def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:
 
     Done on a config's text: a validator before the model's own would end the reading of JSON lists as tuples.
     """
-    if not _is_other_engine(values.get("engine")):
-        return values
-    return values | {stage: _correct_per_call(values.get(stage, {})) for stage in RL_STAGES}
-
-
-def _correct_per_call(stage: Any) -> Any:
-    """A stage's keys with `loss.importance` set to `call` where they do not set it."""
-    loss = stage.get("loss", {}) if isinstance(stage, dict) else None
-    return stage | {"loss": {"importance": "call", **loss}} if isinstance(loss, dict) else stage
-
-
-def _is_other_engine(engine: Any) -> bool:
-    """Return whether rollouts come from another program than the one that learns."""
-    name = engine.get("name", "transformers") if isinstance(engine, dict) else getattr(engine, "name", None)
-    return name in ("vllm", "vllm_server")
+    engine = values.get("engine")
+    name = engine.get("name") if isinstance(engine, dict) else getattr(engine, "name", None)
+    changed = {}
+    for stage in RL_STAGES if name in ("vllm", "vllm_server") else ():
+        keys = values.get(stage, {})
+        if isinstance(keys, dict) and isinstance(loss := keys.get("loss", {}), dict):
+            changed[stage] = keys | {"loss": {"importance": "call", **loss}}
+    return values | changed
 
 
 # Keys of a run's config.yaml that may change between two attempts: they decide memory, time and money only.

@@ -237,23 +237,15 @@ def corpus(
         family = families(style)[role.name]
         for index in range(num_role):
             scenario = role_scenario(role.name, "train", seed, index, difficulties, style)
-            yield from _demonstration_texts(family, scenario)
+            yield scenario.brief
+            steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+            yield from _write_steps(steps, partial(family.call_tool, scenario))
     for index in range(num_team):
         game = PlanGame(team_scenario("train", seed, index, difficulties), style, questions)
-        yield from _meeting_texts(game, hold_meeting(game))
-
-
-def _demonstration_texts(family: Family, scenario: Scenario) -> Iterator[str]:
-    yield scenario.brief
-    steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-    yield from _write_steps(steps, partial(family.call_tool, scenario))
-
-
-def _meeting_texts(game: PlanGame, meeting: Meeting) -> Iterator[str]:
-    for role, messages in meeting.messages.items():
-        for message in messages:
-            yield message.brief
-            yield from _write_steps(message.steps, partial(game.call_tool, role, reports=message.reports))
+        for name, messages in hold_meeting(game).messages.items():
+            for message in messages:
+                yield message.brief
+                yield from _write_steps(message.steps, partial(game.call_tool, name, reports=message.reports))
 
 
 def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:

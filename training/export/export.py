@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -70,137 +71,23 @@ LICENSE = "apache-2.0"
 TAGS = ("emads", "multi-agent", "reinforcement-learning", "rlvr", "decision-making")
 DATASET = "emads generated company decision cases"
 FIRST_PORT = 8000
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
+)
 VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which vLLM makes room for
-
-_TEXT = """\
-# {title}
-
-A team of language model agents for company decisions, trained with `emads` {emads}: {roles}.
-Each specialist sees its own part of a case and offers what could be bought there, ReconcileGPT decides what
-is done and funded from one budget, and the team votes.
-
-| | |
-|---|---|
-| stage | {stage} |
-| weights | {weights} |
-| base model | {base} |
-| prompts | {style}, digest `{prompts:.12}` |
-| graph | digest `{graph:.12}` |
-| verifier | digest `{verifier:.12}` |
-| run | {run}, config `{digest:.12}` |
-
-## Use
-
-```bash
-emads verify .      # every file against its SHA-256
-emads simulate .    # the team plays a test case
-emads serve .       # OpenAI-compatible endpoint, MCP and A2A
-```
-
-Without emads, in the folder of this card:
-
-```python
-{python}
-```
-
-{serving}
-Prompts are part of a team: it was trained on the texts that emads writes for a case (`{style}` style), each
-role on its own. Other prompts are outside of what was trained and measured.
-
-## Evaluation
-
-{evaluation}
-## Limits
-
-Cases are generated, and a score here is no judgement about real decisions. `MANIFEST.json` finds damage and
-mixed-up files; it is no signature, so take the folder from a source that you trust.
-"""
-_ADAPTERS = """\
-from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("base")
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("base"), "adapters/{owner}")"""
-_ROLES = """\
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("roles/{owner}")
-model = AutoModelForCausalLM.from_pretrained("roles/{owner}")"""
-_NOT_EVALUATED = "The run was not evaluated when it was exported: there are no figures.\n"
-_EVALUATED = """\
-Means on sealed test cases with 95 % bootstrap intervals, plays at temperature {temperature:g}; greedy beside
-them. Difficulties {difficulties}, one seed. `emads evaluate` of the run made these figures.
-
-| | cases | mean reward | 95 % | greedy |
-|---|---:|---:|---|---:|
-{rows}
-"""
 
 
 def render_card(record: TeamRecord) -> str:
     """Return the card's whole text, header included."""
-    if record.weights == ADAPTERS:
-        words = f"LoRA adapters ({', '.join(record.owners)}) on `{BASE}/`"
-    else:
-        words = f"one model {'per role' if len(record.owners) > 1 else 'for all roles'}, in `{FULL}/`"
-    also = [f"`{MERGED}/`"] * record.merged + [f"`{GGUF}/`"] * record.gguf
-    commands = list_serve_commands(record, ".")
-    text = _TEXT.format(
-        title=f"{record.name}: a team of five roles, after {record.stage}",
-        emads=record.versions.emads,
-        roles=", ".join(role.title for role in ROLES.values()),
-        stage=record.stage,
-        weights=f"{words}; also {' and '.join(also)}" if also else words,
-        base=record.base_model
-        or ("in `base/`" if record.weights == ADAPTERS else "none: trained from nothing"),
-        style=record.config.model.prompts,
-        prompts=record.versions.prompts,
-        graph=record.versions.graph,
-        verifier=record.versions.verifier,
-        run=record.source.run,
-        digest=record.source.digest,
-        python=(_ADAPTERS if record.weights == ADAPTERS else _ROLES).format(owner=record.owners[0]),
-        serving="".join(f"{what}:\n\n```bash\n{command}\n```\n\n" for what, command in commands),
-        evaluation=_describe_evaluation(record),
+    found = record.evaluation or {"team": None, "roles": {}}
+    figures = ({"team": found["team"]} if found["team"] else {}) | found["roles"]
+    text = TEMPLATES.get_template("card.md.j2").render(
+        record=record,
+        titles={name: role.title for name, role in ROLES.items()},
+        commands=list_serve_commands(record, "."),
+        figures=figures,
     )
-    header = ModelCardData(
-        license=LICENSE,
-        language=["en"],
-        library_name="peft" if record.weights == ADAPTERS else "transformers",
-        base_model=record.base_model,
-        pipeline_tag="text-generation",
-        tags=list(TAGS),
-        model_name=record.name,
-        eval_results=_list_results(record) or None,
-    )
-    return str(ModelCard(f"---\n{header.to_yaml()}\n---\n\n{text}", ignore_metadata_errors=False))
-
-
-def _describe_evaluation(record: TeamRecord) -> str:
-    if record.evaluation is None:
-        return _NOT_EVALUATED
-    rows = [_row("team reward", record.evaluation["team"])] if record.evaluation["team"] else []
-    rows += [_row(f"{ROLES[role].title} alone", found) for role, found in record.evaluation["roles"].items()]
-    config = record.config
-    return _EVALUATED.format(
-        rows="\n".join(rows),
-        temperature=config.evaluation.temperature,
-        difficulties=", ".join(map(str, config.evaluation.difficulties or config.data.difficulties)),
-    )
-
-
-def _row(name: str, scores: Mapping[str, Any]) -> str:
-    greedy = "" if scores["greedy"] is None else f"{scores['greedy']:.3f}"
-    interval = f"{scores['low']:.3f} to {scores['high']:.3f}"
-    return f"| {name} | {scores['n']} | {scores['mean']:.3f} | {interval} | {greedy} |"
-
-
-def _list_results(record: TeamRecord) -> list[EvalResult]:
-    """Return the figures as hubs index them."""
-    if record.evaluation is None:
-        return []
-    found = {"team": record.evaluation["team"]} if record.evaluation["team"] else {}
-    return [
+    results = [
         EvalResult(
             task_type="text-generation",
             dataset_type="emads",
@@ -211,8 +98,19 @@ def _list_results(record: TeamRecord) -> list[EvalResult]:
             metric_name="mean sealed reward",
             metric_value=round(scores["mean"], 4),
         )
-        for name, scores in {**found, **record.evaluation["roles"]}.items()
+        for name, scores in figures.items()
     ]
+    header = ModelCardData(
+        license=LICENSE,
+        language=["en"],
+        library_name="peft" if record.weights == ADAPTERS else "transformers",
+        base_model=record.base_model,
+        pipeline_tag="text-generation",
+        tags=list(TAGS),
+        model_name=record.name,
+        eval_results=results or None,
+    )
+    return str(ModelCard(f"---\n{header.to_yaml()}\n---\n\n{text}", ignore_metadata_errors=False))
 
 
 def list_serve_commands(record: TeamRecord, folder: str) -> list[tuple[str, str]]:

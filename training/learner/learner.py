@@ -88,7 +88,8 @@ def ratios_of(
     gap = logprobs - sampling_logprobs
     if level == "token":
         return torch.exp(gap)
-    return torch.exp(_mean_within(gap, row_of, num_rows)[row_of])
+    counts = _sum_within(torch.ones_like(gap), row_of, num_rows).clamp(min=1)
+    return torch.exp((_sum_within(gap, row_of, num_rows) / counts)[row_of])
 
 
 def call_weights(
@@ -106,11 +107,6 @@ def call_weights(
 
 def _sum_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
     return torch.zeros(groups, dtype=values.dtype, device=values.device).index_add(0, group_of, values)
-
-
-def _mean_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
-    counts = _sum_within(torch.ones_like(values), group_of, groups)
-    return _sum_within(values, group_of, groups) / counts.clamp(min=1)
 
 
 IMPORTANCE_CAP = 2.0  # greatest weight of a call or token for what the engine sampled
@@ -237,7 +233,9 @@ def backward_team(
         own = [row for role, of_role in live.items() if references.get(role) is reference for row in of_role]
         return any((id(reference), id(row)) not in kept for row in own)
 
-    asked = [one for one in _distinct(references) if agree(int(is_asked(one)))]
+    asked = [
+        one for one in {id(one): one for one in references.values()}.values() if agree(int(is_asked(one)))
+    ]
     batches = list(
         make_batches(
             [row for of_role in live.values() for row in of_role],
@@ -355,11 +353,6 @@ def reduce_losses(
         return losses.sum() / (counts.rows * config.max_row_tokens)
     lengths = batch.row_sizes.clamp(min=1)
     return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
-
-
-def _distinct(models: Mapping[str, nn.Module]) -> list[nn.Module]:
-    """Each model once, in order."""
-    return list({id(one): one for one in models.values()}.values())
 
 
 @torch.no_grad()

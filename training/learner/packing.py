@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.learner.row_attention import RowLayout, Segment
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, make_plain_row
 
 MIN_TRUNK = 128  # tokens that prompts of several groups must have in common to share them
 Places = NDArray[np.int64]
@@ -89,10 +89,7 @@ def pad_rows(rows: Sequence[TrainingRow], device: torch.device | str = "cpu") ->
 
 def idle_batch(device: torch.device | str) -> RowBatch:
     """A row that changes nothing, for a pass of a rank that has none left while others do."""
-    row = TrainingRow(
-        role="", token_ids=(0, 0), loss_mask=(0, 1), sampling_logprobs=(0.0, 0.0), advantage=0.0
-    )
-    return pad_rows([row], device)
+    return pad_rows([make_plain_row((0, 0), (0, 1))], device)
 
 
 def join_rows(groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu") -> RowBatch:

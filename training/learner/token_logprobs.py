@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Float
 from peft import PeftModel
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training.learner.packing import RowBatch
+from training.learner.packing import RowBatch, pad_rows
 from training.learner.row_attention import every_layer_by_rows, use_row_attention
+from training.learner.rows import make_plain_row
 from training.runs.resume import load_tensors, trained_tensors
 
 _plain_heads: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -217,26 +217,12 @@ def completion_logprobs(
     model: nn.Module, rows: Sequence[Row], *, rows_per_pass: int, temperature: float = 1.0
 ) -> Tensor:
     """Log-probabilities of all completion tokens, row after row, shape (tokens,); the mode is kept."""
-    adapted: Any = model
     was_training, device = model.training, next(model.parameters()).device
     model.eval()
     found = [torch.zeros(0)]
     for start in range(0, len(rows), rows_per_pass):
-        batch = rows[start : start + rows_per_pass]
-        ids, own = (
-            pad_sequence([torch.tensor(list(row[part])) for row in batch], batch_first=True).to(device)
-            for part in (0, 1)
-        )
-        attention = pad_sequence(
-            [torch.ones(len(row[0]), dtype=torch.long) for row in batch], batch_first=True
-        )
-        hidden = adapted.get_decoder()(
-            input_ids=ids, attention_mask=attention.to(device), use_cache=False
-        ).last_hidden_state
-        places = own[:, 1:].bool()
-        logits = adapted.get_output_embeddings()(hidden[:, :-1][places]).float() / temperature
-        logprobs = torch.log_softmax(logits, -1).gather(1, ids[:, 1:][places][:, None])[:, 0]
-        found.append(logprobs.cpu())
+        batch = pad_rows([make_plain_row(*row) for row in rows[start : start + rows_per_pass]], device)
+        found.append(token_logprobs(model, batch, temperature=temperature)[0].cpu())
     model.train(was_training)
     return torch.cat(found)
 

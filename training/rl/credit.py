@@ -14,7 +14,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from roles.team import RECONCILER, Decision
 from scenarios.team import Table, TeamScenario, judge_decision
@@ -25,7 +25,6 @@ from simulator.reward import TeamRewardWeights, combine_parts, list_right_votes
 from training.learner.rows import TrainingRow, make_row, make_tail_row, share_between_plans, spread_over_plans
 from training.rl.records import (
     GroupAdvantages,
-    ScoredEpisode,
     ScoredGroup,
     ScoredReportSet,
     SetAdvantages,
@@ -54,7 +53,9 @@ def _reconciler_rows(
     In a governed episode each plan's drafts have that plan's share of the advantage.
     """
     for scored, advantage in zip(report_set.scored, advantages.episodes, strict=True):
-        yield _share_out(scored, make_row(scored.episode.trajectories[role], advantage))
+        row, plans = make_row(scored.episode.trajectories[role], advantage), scored.plans
+        shares = share_between_plans(advantage, plans.values) if plans else []
+        yield spread_over_plans(row, plans.of_call, shares) if plans else row
 
 
 def _specialist_rows(
@@ -81,13 +82,6 @@ def _specialist_rows(
     yield _credit_turns(make_row(trajectory, advantages.report), trajectory, by_turn)
     for scored, advantage in zip(report_set.scored[1:], of_others, strict=False):
         yield make_tail_row(scored.episode.trajectories[role], advantage, first_turn=num_turns)
-
-
-def _share_out(scored: ScoredEpisode, row: TrainingRow) -> TrainingRow:
-    plans = scored.plans
-    if plans is None:
-        return row
-    return spread_over_plans(row, plans.of_call, share_between_plans(row.advantage, plans.values))
 
 
 def count_turns_to(trajectory: Trajectory, text: str, *, after: int = 0) -> int:
@@ -257,9 +251,12 @@ def list_coalitions(seats: Sequence[str]) -> Iterator[frozenset[str]]:
 
 def share_gains(seats: Sequence[str], rewards: Mapping[frozenset[str], float]) -> dict[str, float]:
     """Seat -> its Shapley value, from the reward of every coalition of the seats."""
+    size, factorial = len(seats), math.factorial
+    # of all orders, those in which exactly so many seats speak before a given one
+    share_of_orders = [factorial(n) * factorial(size - n - 1) / factorial(size) for n in range(size)]
     return {
         seat: math.fsum(
-            _share_of_orders(len(inside), len(seats)) * (rewards[inside | {seat}] - reward)
+            share_of_orders[len(inside)] * (rewards[inside | {seat}] - reward)
             for inside, reward in rewards.items()
             if seat not in inside
         )
@@ -267,16 +264,11 @@ def share_gains(seats: Sequence[str], rewards: Mapping[frozenset[str], float]) -
     }
 
 
-def _share_of_orders(num_before: int, num_seats: int) -> float:
-    """Share of all orders in which exactly these seats speak before a given one."""
-    after = num_seats - num_before - 1
-    return math.factorial(num_before) * math.factorial(after) / math.factorial(num_seats)
-
-
 def cross_values(scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights) -> OfferValues:
     """Per set: seat -> reward of the best plan by its report and the partners of every set, n x n in all."""
     known: dict[tuple[int, ...], float] = {}
-    first = {seat: [_find_equal(tables, seat, place) for place in range(len(tables))] for seat in tables[0]}
+    reports = {seat: [table[seat] for table in tables] for seat in tables[0]}
+    first = {seat: [of_seat.index(one) for one in of_seat] for seat, of_seat in reports.items()}  # equal ones
 
     def value(own: str, donor: int, partners: int) -> float:
         key = tuple(first[seat][donor if seat == own else partners] for seat in first)
@@ -289,22 +281,14 @@ def cross_values(scenario: TeamScenario, tables: Sequence[Table], weights: TeamR
     return [{seat: tuple(value(seat, own, other) for other in places) for seat in first} for own in places]
 
 
-def each_set_alone(
-    value: Callable[[TeamScenario, Table, TeamRewardWeights], Mapping[str, float]],
-) -> ValueOffers:
-    """Value every set of reports by itself."""
-
-    def value_all(scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights) -> OfferValues:
-        return [
-            {seat: (worth,) for seat, worth in value(scenario, table, weights).items()} for table in tables
-        ]
-
-    return value_all
-
-
-def _find_equal(tables: Sequence[Table], seat: str, place: int) -> int:
-    """The first set in which the seat's report reads the same."""
-    return next(number for number, table in enumerate(tables) if table[seat] == tables[place][seat])
+def value_by_shapley(
+    scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights
+) -> OfferValues:
+    """Per set: seat -> its Shapley value among the reports of this set."""
+    return [
+        {seat: (worth,) for seat, worth in shapley_values(scenario, table, weights).items()}
+        for table in tables
+    ]
 
 
 class CreditScheme(Protocol):
@@ -350,7 +334,7 @@ class Shapley:
     verifier values every coalition of seats. Source: Shapley Q-value (arXiv:1907.05707).
     """
 
-    value_offers: ValueOffers | None = staticmethod(each_set_alone(shapley_values))
+    value_offers: ValueOffers | None = staticmethod(value_by_shapley)
     holds_votes_fixed = True
 
     def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
@@ -362,56 +346,6 @@ SCHEMES: Mapping[str, type[CreditScheme]] = {
     "cross_valued": CrossValued,
     "shapley": Shapley,
 }
-
-
-VoteAdvantages = list[list[tuple[float, ...]]]  # by group, report set, episode; () where the report's hold
-Estimate = Callable[[Sequence[Scores]], Advantages]
-
-
-class VoteCredit(Protocol):
-    """Decides which advantage the votes of a specialist carry."""
-
-    def advantages(
-        self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
-    ) -> VoteAdvantages:
-        """Advantages of the role's votes on the episodes of every report set.
-
-        Args:
-            decisions: advantages of ReconcileGPT's decisions.
-        """
-        ...
-
-
-class VotesWithReport:
-    """Votes carry the advantage of their report: the episode has one reward for all that was said."""
-
-    def advantages(
-        self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
-    ) -> VoteAdvantages:
-        return [[() for _ in group.report_sets] for group in groups]
-
-
-class VotesWithDecision:
-    """Votes carry the advantage of the decision voted on, on every decision."""
-
-    def advantages(
-        self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
-    ) -> VoteAdvantages:
-        return decisions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VotesAlone:
-    """Votes on the first decision are scored by themselves."""
-
-    weights: TeamRewardWeights
-
-    def advantages(
-        self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
-    ) -> VoteAdvantages:
-        scores = [vote_scores(role, group, self.weights) for group in groups]
-        flat = iter(value for of_group in estimate(scores) for value in of_group)
-        return [[(next(flat),) for _ in group.report_sets] for group in groups]
 
 
 def vote_scores(role: str, group: ScoredGroup, weights: TeamRewardWeights) -> list[float]:
@@ -429,23 +363,26 @@ def _is_right(role: str, scenario: TeamScenario, report_set: ScoredReportSet) ->
     return role in list_right_votes(scenario, read_episode(scenario, report_set.first.episode))
 
 
+VoteAdvantages = list[list[tuple[float, ...]]]  # by group, report set, episode; () where the report's hold
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreditAssigner:
     """A credit scheme with an estimator and a rule for votes."""
 
     scheme: CreditScheme
     estimator: Estimator
-    votes: VoteCredit
-    pools_decisions: bool  # whether ReconcileGPT's decisions are compared over all sets of a scenario
-    total: Total  # over all ranks
+    votes: Literal["report", "decision", "alone"]  # what a vote is credited for: see `_vote_advantages`
+    weights: TeamRewardWeights  # that votes alone are scored by
+    pools_decisions: bool = False  # whether ReconcileGPT's decisions are compared over all sets of a scenario
+    total: Total = list  # over all ranks
 
     def assign(self, roles: Sequence[str], groups: Sequence[ScoredGroup]) -> dict[str, list[GroupAdvantages]]:
         """Advantages of every role, aligned with the groups; ranks without groups take part, too."""
         decisions = self._decision_advantages(groups)
+        of_reconciler = [tuple(SetAdvantages(episodes=one) for one in of_group) for of_group in decisions]
         return {
-            role: self._of_reconciler(decisions)
-            if role == RECONCILER
-            else self._of_specialist(role, groups, decisions)
+            role: of_reconciler if role == RECONCILER else self._of_specialist(role, groups, decisions)
             for role in roles
         }
 
@@ -455,14 +392,11 @@ class CreditAssigner:
         """Every role's training rows with their advantages."""
         return {role: make_rows(role, groups, of_role) for role, of_role in advantages.items()}
 
-    def _of_reconciler(self, decisions: VoteAdvantages) -> list[GroupAdvantages]:
-        return [tuple(SetAdvantages(episodes=one) for one in of_group) for of_group in decisions]
-
     def _of_specialist(
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages
     ) -> list[GroupAdvantages]:
         reports = self._estimate([self.scheme.specialist_scores(role, group.report_sets) for group in groups])
-        votes = self.votes.advantages(role, groups, decisions, self._estimate)
+        votes = self._vote_advantages(role, groups, decisions)
         return [
             tuple(
                 SetAdvantages(report=report, episodes=episodes)
@@ -470,6 +404,18 @@ class CreditAssigner:
             )
             for of_reports, of_votes in zip(reports, votes, strict=True)
         ]
+
+    def _vote_advantages(
+        self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages
+    ) -> VoteAdvantages:
+        """The report's advantage (the episode has one reward for all that was said), that of each decision
+        voted on, or one of the votes on the first decision, which are scored by themselves."""
+        if self.votes == "report":
+            return [[() for _ in group.report_sets] for group in groups]
+        if self.votes == "decision":
+            return decisions
+        alone = self._estimate([vote_scores(role, group, self.weights) for group in groups])
+        return [[(value,) for value in of_group] for of_group in alone]
 
     def _decision_advantages(self, groups: Sequence[ScoredGroup]) -> VoteAdvantages:
         """Advantage of every decision, by group and set of reports."""

@@ -18,7 +18,8 @@ from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Engine, PolicyEngine
 from simulator.engines.loop_thread import LoopThread
 from training.config.run_config import RolloutsConfig
-from training.rl.role_weights import load_role_weights
+from training.models.adapters import role_weights
+from training.runs.resume import load_tensors
 from training.runs.run_errors import WorkerLostError
 
 
@@ -86,7 +87,7 @@ class RolloutHost:
         Raises:
             DamagedCheckpointError: other names or shapes than the host's own model has.
         """
-        load_role_weights(self.models[role], role, safetensors.torch.load(weights))
+        load_tensors(safetensors.torch.load(weights), role_weights(self.models[role], role))
         self._versions[role] = version
 
     def play(self, job: Job, version: int) -> list[Any]:

@@ -5,10 +5,9 @@ end to end after it (training/learner/packing.py), and values and gradients are 
 LoRA is applied in the precision of the base (training/learner/lora_batch.py).
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,13 @@ from jaxtyping import Float
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     TrainerCallback,
     get_cosine_schedule_with_warmup,
 )
+from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlSftConfig
 from trl import SFTTrainer
 
@@ -33,63 +32,14 @@ from training.data.demonstrations import IGNORED_LABEL, TokenRow
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, make_batches
 from training.learner.ranks import Ranks
-from training.learner.rows import TrainingRow
+from training.learner.rows import make_plain_row
 from training.learner.token_logprobs import completion_logprobs, token_logprobs
 from training.models.optimizers import muon_with_adamw
 from training.roles.resumable_trainer import ResumableTrainer, device_options
-from training.runs.resume import StageCheckpoints, load_tensors, trained_tensors
-from training.runs.state_files import load_like
+from training.runs.resume import BestKeeper, StageCheckpoints, trained_tensors
 
 Measure = Callable[[], tuple[float, Mapping[str, float]]]  # a score (higher is better), and what to log
 Report = Callable[[int, Mapping[str, float]], None]
-
-
-class BestKeeper:
-    """Holds the weights of the best score; a Stateful part of a checkpoint (training/runs/resume.py).
-
-    Example: keeper = BestKeeper(model, patience=3); keeper.offer(20, 0.71); keeper.should_stop
-    """
-
-    def __init__(self, model: nn.Module, *, patience: int) -> None:
-        self._model, self._patience = model, patience
-        self.best_step, self.best_score = -1, -math.inf
-        self._num_worse = 0
-        self._tensors: dict[str, Tensor] = {}
-
-    def offer(self, step: int, score: float) -> None:
-        """Take the weights as they are now if they score higher than all before; a NaN never does."""
-        if score > self.best_score:
-            self.best_step, self.best_score, self._num_worse = step, score, 0
-            self._tensors = {
-                name: tensor.clone() if isinstance(tensor, DTensor) else tensor.to("cpu", copy=True)
-                for name, tensor in trained_tensors(self._model).items()
-            }
-        else:
-            self._num_worse += 1
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether the last `patience` scores (0: never) were no better than the best before them."""
-        return 0 < self._patience <= self._num_worse
-
-    def restore(self) -> int:
-        """Put the best weights back into the model; the step that they are of, -1 where none was scored."""
-        if self._tensors:
-            load_tensors(self._tensors, trained_tensors(self._model))
-        return self.best_step
-
-    def state(self) -> Mapping[str, Any]:
-        return {
-            "best_step": self.best_step,
-            "best_score": self.best_score,
-            "num_worse": self._num_worse,
-            "tensors": self._tensors,
-        }
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.best_step, self.best_score = state["best_step"], state["best_score"]
-        self._num_worse = state["num_worse"]
-        self._tensors = load_like(state["tensors"], trained_tensors(self._model))
 
 
 class ValidateEvery(TrainerCallback):
@@ -112,9 +62,7 @@ class ValidateEvery(TrainerCallback):
                 control.should_training_stop = True
 
     def _validate(self, step: int) -> None:
-        score, metrics = self._ranks.first(
-            self._measure()
-        )  # processes that measured apart would part for good
+        score, metrics = self._ranks.first(self._measure())  # else processes would part for good
         self._keeper.offer(step, score)
         self._report(step, {**metrics, "validation/best_step": float(self._keeper.best_step)})
 
@@ -196,7 +144,7 @@ def own_logprobs(
     for ids, own in texts:
         width = max((place + 1 for place, bit in enumerate(own) if bit), default=0)
         if width:
-            rows.append(_make_row(ids[:width], own[:width]))
+            rows.append(make_plain_row(ids[:width], own[:width]))
     device = next(model.parameters()).device
     if not rows:
         return torch.zeros(0, device=device)
@@ -220,16 +168,6 @@ def _routed(model: Any, batch: RowBatch) -> AbstractContextManager[None]:
     if not is_plain or getattr(model, "is_gradient_checkpointing", False):
         return nullcontext()
     return routed_roles(model, batch, adapter=active[0])
-
-
-def _make_row(ids: Sequence[int], own: Sequence[int]) -> TrainingRow:
-    return TrainingRow(
-        role="",
-        token_ids=tuple(ids),
-        loss_mask=tuple(own),
-        sampling_logprobs=(0.0,) * len(ids),
-        advantage=0.0,
-    )
 
 
 MOST_STEPS_PER_LOG, LEAST_LOGS = 10, 40  # a short stage logs more often, so that its curve shows
@@ -327,7 +265,7 @@ def run_sft(
         processing_class=tokenizer,
         callbacks=[StepReporter(on_step)],
     )
-    trainer.remove_callback(_printer())
+    trainer.remove_callback(PrinterCallback)
     if shares_weights:
         trainer.shard_weights()
     if config.optimizer == "muon":
@@ -344,7 +282,7 @@ def run_sft(
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
         return int(trainer.state.global_step)
-    keeper = BestKeeper(model, patience=config.patience)
+    keeper = BestKeeper(partial(trained_tensors, model), patience=config.patience)
 
     def measure() -> tuple[float, Mapping[str, float]]:
         share = trainer.shares_prompts or shares_weights  # which are gathered around such passes alone
@@ -357,9 +295,3 @@ def run_sft(
     trainer.keep_checkpoints(checkpoints, {"best": keeper})
     trainer.train_on()
     return keeper.restore()
-
-
-def _printer() -> type[TrainerCallback]:
-    from transformers.trainer_callback import PrinterCallback
-
-    return PrinterCallback

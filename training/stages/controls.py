@@ -86,15 +86,11 @@ def sample_right(run: Run, owner: str, source: str) -> list[TokenRow]:
         places = range(step * size, (step + 1) * size)
         scenarios = [draw_scenario(run, owner, "train", FIRST_GRPO_INDEX, place) for place in places]
         groups = player.play(engine, scenarios, f"{STAGE}/{step}")
-        played = [one for group in groups for one in group.episodes]
-        rows |= dict.fromkeys(keep_right([one for one in played if isinstance(one, SoloEpisode)]))
+        for one in [one for group in groups for one in group.episodes if isinstance(one, SoloEpisode)]:
+            if one.verdict.reward >= FULL_REWARD:
+                mask = tuple(one.trajectory.loss_mask)  # observations are not learnt
+                rows[TokenRow(token_ids=tuple(one.trajectory.token_ids), loss_mask=mask)] = None
     return list(rows)
-
-
-def keep_right(episodes: Sequence[SoloEpisode]) -> list[TokenRow]:
-    """The transcripts of full reward, observations masked."""
-    right = [one.trajectory for one in episodes if one.verdict.reward >= FULL_REWARD]
-    return [TokenRow(token_ids=tuple(one.token_ids), loss_mask=tuple(one.loss_mask)) for one in right]
 
 
 NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them

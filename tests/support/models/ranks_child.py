@@ -22,11 +22,10 @@ from simulator.reward import TeamRewardWeights
 from training.config.rl_config import MarlConfig
 from training.learner.fsdp import join_ranks, leave_ranks, shard_model, whole
 from training.learner.ranks import Ranks
-from training.models.adapters import keep_start
+from training.models.adapters import keep_start, role_weights
 from training.rl import loop
 from training.rl.loop import RLLearner
 from training.rl.overlap import copy_models
-from training.rl.role_weights import role_weights
 from training.rl.team.algorithm import make_team_learner
 from training.runs.state_files import read_state, split_shards, write_shards, write_state
 

@@ -49,7 +49,7 @@ from training.rl.overlap import OverlappedLearner
 from training.rl.records import EpisodeGroup, ScoredEpisode, ScoredGroup
 from training.rl.team.algorithm import plan_metrics
 from training.rl.team.play import play_governed_groups, play_set
-from training.rl.team.score import GovernedScorer, reward_team
+from training.rl.team.score import TeamScorer
 
 FULL = CONFIG.changed(protocol="full", max_completion_tokens=400)
 CASES = draw(7)[4:]  # where some experts' plans fail
@@ -118,7 +118,7 @@ def courses() -> ScoredGroup:
 def play_courses(stream: str, rounds: int, num_sets: int) -> tuple[EpisodeGroup, ScoredGroup]:
     seating = make_seating(speakers(), stream)
     groups = asyncio.run(play_governed_groups([CASE], seating, rounds, num_sets=num_sets))
-    (group,) = GovernedScorer(weights=WEIGHTS, reward=reward_team).score(groups)
+    (group,) = TeamScorer(weights=WEIGHTS).score(groups)
     return groups[0], group
 
 

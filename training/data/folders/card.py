@@ -20,16 +20,15 @@ import pyarrow.parquet as pq
 from huggingface_hub import DatasetCard, DatasetCardData
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from evaluation.scoring.baselines import book_episode, play_team_baselines
-from evaluation.scoring.team_players import BEST_HABITS, play_experts
-from roles.team import RECONCILER, Decision
+from evaluation.scoring.baselines import play_team_baselines
+from roles.team import Decision
 from scenarios.base import SEALED, Scenario
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.offers import load_table
 from scenarios.team.value import judge_decision
 from simulator.export.atomic_files import write_atomic
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.reward import TeamRewardWeights
 from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex
 from training.data.folders.near_duplicates import LEAST_SIMILARITY
 from training.data.folders.rows import (
@@ -49,8 +48,7 @@ NGRAM_SIZES = (1, 2, 3)
 PIECES = re.compile(r"\w+|[^\w\s]")  # words, numbers and single marks: about what a tokenizer makes
 SAMPLE_PER_DIFFICULTY = 100  # scenarios that baselines play, the first of the data
 BANDS = ((1, 3), (4, 6), (7, 10))  # of difficulty
-BASELINES = ("random", "constant", "majority", "greedy", "oracle")
-TEAM_CONSTANT = '{"option": "A", "fund": [], "escalate": false}'
+BASELINES = ("random", "constant", "greedy", "oracle")
 
 
 @dataclass(slots=True)
@@ -64,8 +62,8 @@ class RowStatistics:
     briefs: set[str] = field(default_factory=set)
     ngrams: dict[int, set[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(set))  # by size
     num_ngrams: Counter[int] = field(default_factory=Counter)
-    # (role, difficulty, field of the answer) -> its values as JSON
-    answers: dict[tuple[str, int, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    # (role, field of the answer) -> its values as JSON
+    answers: dict[tuple[str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Count one row; columns as in `rows.SCHEMA`."""
@@ -83,26 +81,11 @@ class RowStatistics:
             self.num_ngrams[size] += len(grams)
         answer = json.loads(row["answer"])
         for name, value in (answer if isinstance(answer, dict) else {"answer": answer}).items():
-            self.answers[row["role"], row["difficulty"], name][json.dumps(value, sort_keys=True)] += 1
+            self.answers[row["role"], name][json.dumps(value, sort_keys=True)] += 1
 
     def distinct_share(self, size: int) -> float:
         """Distinct n-grams per n-gram of all briefs, in (0, 1]: distinct-n of arXiv:1510.03055."""
         return len(self.ngrams[size]) / max(1, self.num_ngrams[size])
-
-    def count_answers(self) -> dict[tuple[str, str], Counter[str]]:
-        """(role, field of the answer) -> how often it has which value, over all difficulties."""
-        merged: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for (role, _, name), values in self.answers.items():
-            merged[role, name] += values
-        return dict(merged)
-
-    def majority_answer(self, role: str, difficulty: int) -> dict[str, Any]:
-        """Every field's most common value (the first in JSON order among equals)."""
-        return {
-            name: json.loads(min(values, key=lambda value: (-values[value], value)))
-            for (answering, level, name), values in self.answers.items()
-            if (answering, level) == (role, difficulty)
-        }
 
     def sample_cases(self, band: tuple[int, int]) -> Iterator[tuple[int, list[Any]]]:
         """Each difficulty of a band with its first SAMPLE_PER_DIFFICULTY scenarios, made again."""
@@ -133,18 +116,11 @@ def describe_values(values: Counter[str], most: int = 6) -> str:
 
 
 def score_baselines(found: RowStatistics) -> Iterator[tuple[tuple[int, int], dict[str, list[float]]]]:
-    """Rewards of each baseline by band of difficulty: the verified reward, of team cases the team reward R.
-
-    `majority` gives every answer field its most common value among the data's answers of that difficulty.
-    """
+    """Rewards of each baseline by band of difficulty: the verified reward, in `team` the team reward R."""
     for band in BANDS:
         rewards: dict[str, list[float]] = {name: [] for name in BASELINES}
-        for difficulty, cases in found.sample_cases(band):
-            family = cases[0].family
-            role = RECONCILER if family == TEAM else SOLO_FAMILIES[family].role
-            majority = json.dumps(found.majority_answer(role, difficulty))
-            played = _play_team(cases, majority) if family == TEAM else _play_role(family, cases, majority)
-            for name, values in played.items():
+        for _, cases in found.sample_cases(band):
+            for name, values in (_play_team if cases[0].family == TEAM else _play_role)(cases).items():
                 rewards[name] += values
         if rewards["oracle"]:
             yield band, rewards
@@ -163,37 +139,19 @@ def score_meetings(found: RowStatistics) -> Iterator[tuple[tuple[int, int], list
             yield band, values
 
 
-def _play_role(family: str, cases: Sequence[Scenario], majority: str) -> dict[str, Sequence[float]]:
-    known = SOLO_FAMILIES[family]
-    players: dict[str, Callable[[Scenario, random.Random], str]] = {
-        **{name: known.baselines[name] for name in ("random", "constant", "greedy")},
-        "majority": lambda case, rng: majority,
-        "oracle": lambda case, rng: json.dumps(known.solve(case)),
-    }
+def _play_role(cases: Sequence[Scenario]) -> dict[str, Sequence[float]]:
+    known = SOLO_FAMILIES[cases[0].family]
+    players = {name: known.baselines[name] for name in ("random", "constant", "greedy")}
+    players["oracle"] = lambda case, rng: json.dumps(known.solve(case))
     return {
         name: [known.verify(case, play(case, random.Random(f"{name}/{case.key}"))).reward for case in cases]
         for name, play in players.items()
     }
 
 
-def _play_team(cases: Sequence[TeamScenario], majority: str) -> dict[str, Sequence[float]]:
-    weights = TeamRewardWeights()
-    played = play_team_baselines(cases, weights, ("random", "greedy", "oracle"))
-
-    def decide_always(decision: str) -> list[float]:
-        """Rewards of experts whose ReconcileGPT decides this whatever they report."""
-        rewards = []
-        for case in cases:
-            play = play_experts(*BEST_HABITS)(case, random.Random(0))
-            reports = {seat: report.model_dump_json() for seat, report in play.reports.items()}
-            rewards.append(score_episode(case, book_episode(case, reports, decision), weights).reward)
-        return rewards
-
-    return {
-        **{stage: [one.reward for one in plays] for stage, plays in played.items()},
-        "constant": decide_always(TEAM_CONSTANT),
-        "majority": decide_always(majority),
-    }
+def _play_team(cases: Sequence[TeamScenario]) -> dict[str, Sequence[float]]:
+    played = play_team_baselines(cases, TeamRewardWeights(), ("random", "greedy", "oracle"))
+    return {stage: [one.reward for one in plays] for stage, plays in played.items()}
 
 
 CARD = "README.md"
@@ -328,7 +286,7 @@ def _write_text(groups: Groups, found: Found) -> str:
         ),
         answers=lines(
             lambda one: (
-                (role, name, describe_values(values)) for (role, name), values in one.count_answers().items()
+                (role, name, describe_values(values)) for (role, name), values in one.answers.items()
             )
         ),
         diversity=lines(
@@ -342,7 +300,7 @@ def _write_text(groups: Groups, found: Found) -> str:
                 (
                     f"{low}-{high}",
                     len(rewards["oracle"]),
-                    *(f"{fmean(rewards[name]):.3f}" for name in BASELINES),
+                    *(f"{fmean(rewards[name]):.3f}" if rewards[name] else "-" for name in BASELINES),
                 )
                 for (low, high), rewards in score_baselines(one)
             )

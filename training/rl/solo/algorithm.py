@@ -40,6 +40,7 @@ def measure_rollouts(groups: Sequence[ScoredSoloGroup]) -> dict[str, float]:
     rewards = [parts for group in groups for parts in group.parts]
     totals = [parts["total"] for parts in rewards]
     trajectories = [episode.trajectory for episode in episodes]
+    logprobs = [one for trajectory in trajectories for turn in trajectory.turns for one in turn.logprobs]
     metrics = {
         "verified": statistics.fmean(episode.verdict.reward for episode in episodes),
         "exact": statistics.fmean(episode.verdict.exact for episode in episodes),
@@ -53,7 +54,7 @@ def measure_rollouts(groups: Sequence[ScoredSoloGroup]) -> dict[str, float]:
         "own_tokens": statistics.fmean(sum(one.loss_mask) for one in trajectories),
         "groups_with_signal": statistics.fmean(max(one.totals) > min(one.totals) for one in groups),
         "groups_all_wrong": statistics.fmean(max(one.totals) <= 0 for one in groups),
-        "surprise": mean_surprise(episodes),
+        "surprise": -statistics.fmean(logprobs) if logprobs else 0.0,  # unbiased estimate of the entropy
         "answer_variety": answer_variety(groups),
     }
     for part in rewards[0]:
@@ -64,12 +65,6 @@ def measure_rollouts(groups: Sequence[ScoredSoloGroup]) -> dict[str, float]:
     if len(roles) > 1:
         metrics |= {f"verified/{role}": statistics.fmean(found) for role, found in roles.items()}
     return metrics | _by_difficulty(episodes, totals)
-
-
-def mean_surprise(episodes: Sequence[SoloEpisode]) -> float:
-    """Minus the mean sampling log-probability of own tokens, in nats: an unbiased estimate of the entropy."""
-    values = [-v for episode in episodes for turn in episode.trajectory.turns for v in turn.logprobs]
-    return statistics.fmean(values) if values else 0.0
 
 
 def answer_variety(groups: Sequence[ScoredSoloGroup]) -> float:
@@ -91,14 +86,6 @@ def _by_difficulty(episodes: Sequence[SoloEpisode], totals: Sequence[float]) -> 
         metrics[f"difficulty_{difficulty}/reward"] = statistics.fmean(total for total, _ in pairs)
         metrics[f"difficulty_{difficulty}/verified"] = statistics.fmean(verified for _, verified in pairs)
     return metrics
-
-
-def group_outcomes(groups: Sequence[ScoredSoloGroup]) -> list[tuple[int, float]]:
-    """Difficulty and mean verified reward of every group."""
-    return [
-        (group.scenario.difficulty, statistics.fmean(one.verdict.reward for one in group.played))
-        for group in groups
-    ]
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -268,7 +255,12 @@ class SoloMonitor:
         metrics["groups_left_out"] = 1 - len(usable) / len(everywhere)
         if self.curriculum:
             metrics |= self.curriculum.metrics()
-            self.curriculum.take(group_outcomes(usable))
+            self.curriculum.take(
+                [
+                    (one.scenario.difficulty, statistics.fmean(play.verdict.reward for play in one.played))
+                    for one in usable
+                ]
+            )
         if usable and self._num_steps % ALARM_EVERY == 0:
             metrics |= self._watch(usable, metrics)
         self._num_steps += 1
@@ -310,7 +302,6 @@ class SoloMonitor:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         self._num_steps = state["num_steps"]
         self.alarms.load_state(state["alarms"])
         self._scorer.faults.load_state(state["faults"])

@@ -189,7 +189,8 @@ class SoloScorer:
         """
         episodes = [episode for group in groups for episode in group.episodes]
         scored = score_all(episodes, self._score, timeout_s=REWARD_TIMEOUT_S)
-        scored = add_model_scores(scored, read_transcripts(episodes), self._judge, self._config.model_share)
+        texts = [one.trajectory.token_ids if isinstance(one, SoloEpisode) else None for one in episodes]
+        scored = add_model_scores(scored, texts, self._judge, self._config.model_share)
         found = iter(scored)
         result = [
             ScoredSoloGroup(
@@ -215,11 +216,6 @@ class SoloScorer:
     def _score(self, episode: SoloEpisode) -> dict[str, Any]:
         parts = episode_reward(episode, self._config)
         return {**parts, "total": fault_point("reward", parts["total"])}
-
-
-def read_transcripts(played: Sequence[SoloEpisode | Exception]) -> list[Sequence[int] | None]:
-    """Token ids of every episode; None in the place of an exception."""
-    return [one.trajectory.token_ids if isinstance(one, SoloEpisode) else None for one in played]
 
 
 def score_all(

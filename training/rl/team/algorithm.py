@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from roles.team import RECONCILER
 from scenarios.team import PlanGame, TeamScenario, decision_value
@@ -24,19 +24,11 @@ from training.config.rl_config import MarlConfig
 from training.learner.learner import LossStats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
-from training.rl.credit import (
-    ESTIMATORS,
-    SCHEMES,
-    CreditAssigner,
-    VoteCredit,
-    VotesAlone,
-    VotesWithDecision,
-    VotesWithReport,
-)
+from training.rl.credit import ESTIMATORS, SCHEMES, CreditAssigner
 from training.rl.loop import Algorithm, RLLearner
 from training.rl.records import ScoredGroup
 from training.rl.team.play import AssessPlayer, GovernedPlayer
-from training.rl.team.score import AssessScorer, GovernedScorer, reward_team
+from training.rl.team.score import TeamScorer
 from training.rl.update import PolicyUpdater
 from training.runs.run_errors import FaultyRunError
 
@@ -79,11 +71,9 @@ class DriftWatch:
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """Scores and alarms so far: all that later alarms depend on."""
         return {"first": self._first, "last": self._last, "fallen": sorted(self.fallen)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         self._first = {role: list(values) for role, values in state["first"].items()}
         self._last = {role: list(values) for role, values in state["last"].items()}
         self.fallen = set(state["fallen"])
@@ -256,11 +246,9 @@ class TeamMonitor:
         return metrics | self.drift.update(own)
 
     def state(self) -> dict[str, Any]:
-        """Own scores and alarms so far, and empty steps."""
         return {**self.drift.state(), "empty_steps": self._empty_steps}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         self.drift.load_state(state)
         self._empty_steps = int(state["empty_steps"])
 
@@ -288,57 +276,24 @@ def make_team_learner(
 ) -> RLLearner:
     """A learner of the team; `references` and `actors` as in `PolicyUpdater`, the rest in `RLLearner`."""
     updater = PolicyUpdater(
-        models,
-        config,
-        rate_factors=config.rate_factors,
-        references=references,
-        ranks=ranks,
-        actors=actors,
+        models, config, rate_factors=config.rate_factors, references=references, ranks=ranks, actors=actors
     )
-    algorithm = make_team_algorithm(
-        config,
-        chat=chat,
-        weights=reward_weights,
-        roles=tuple(models),
-        make_game=make_game,
-        ranks=ranks,
-    )
-    return RLLearner(updater, algorithm, chat=chat, seed=seed, **options)
-
-
-def make_team_algorithm(
-    config: MarlConfig,
-    *,
-    chat: Chat,
-    weights: TeamRewardWeights,
-    roles: tuple[str, ...],
-    make_game: MakeGame,
-    ranks: Ranks = ONE_RANK,
-) -> Algorithm:
-    """Player, scorer, credit and monitor of the config's protocol, scheme and estimator."""
     scheme = SCHEMES[config.credit.scheme]()
     is_governed = config.protocol == "full"  # one decision per report set, one reward for the whole episode
-    scorer_kind = GovernedScorer if is_governed else AssessScorer
-    votes = _choose_votes(weights, 1 if is_governed else config.rounds, scheme.holds_votes_fixed)
-    return Algorithm(
+    votes: Literal["report", "decision", "alone"] = "alone" if scheme.holds_votes_fixed else "report"
+    algorithm = Algorithm(
         name="marl",
         episodes_per_case=config.report_sets,
-        player=choose_player(config, chat=chat, roles=roles, make_game=make_game),
-        scorer=scorer_kind(weights=weights, reward=reward_team, value_offers=scheme.value_offers),
+        player=choose_player(config, chat=chat, roles=tuple(models), make_game=make_game),
+        scorer=TeamScorer(weights=reward_weights, value_offers=scheme.value_offers),
         credit=CreditAssigner(
             scheme=scheme,
             estimator=ESTIMATORS[config.credit.estimator],
-            votes=votes,
+            votes="decision" if config.rounds >= 2 and not is_governed else votes,
+            weights=reward_weights,
             pools_decisions=is_governed,
             total=ranks.sum,
         ),
         monitor=TeamMonitor(ranks),
     )
-
-
-def _choose_votes(weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool) -> VoteCredit:
-    if rounds >= 2:
-        return VotesWithDecision()
-    if not holds_votes_fixed:
-        return VotesWithReport()
-    return VotesAlone(weights=weights)
+    return RLLearner(updater, algorithm, chat=chat, seed=seed, **options)

@@ -29,7 +29,6 @@ from simulator.governance.seals import KEY_BYTES
 from simulator.graph.concurrency import run_all
 from simulator.graph.runner import MAX_TURNS, play_decisions, play_episodes, play_team
 from simulator.graph.seating import Seating
-from simulator.records import Episode
 from training.config.rl_config import MarlConfig
 from training.rl.records import EpisodeGroup, ReportSet
 
@@ -120,12 +119,11 @@ class AssessPlayer:
             ReportSet(episodes=(episode, *further[place * num_further : (place + 1) * num_further]))
             for place, episode in enumerate(full)
         ]
+        parts = [tuple(sets[start : start + num_sets]) for start in range(0, len(sets), num_sets)]
         return complete_groups(
             [
-                EpisodeGroup(
-                    scenario=scenario, report_sets=tuple(sets[place * num_sets : (place + 1) * num_sets])
-                )
-                for place, scenario in enumerate(scenarios)
+                EpisodeGroup(scenario=case, report_sets=part)
+                for case, part in zip(scenarios, parts, strict=True)
             ]
         )
 
@@ -137,16 +135,13 @@ def make_sampling(config: MarlConfig, temperature: float) -> Sampling:
 
 def complete_groups(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
     """The groups without an infrastructure fault in any of their episodes; others are logged."""
-    errors = [next((one.error for one in list_episodes(group) if one.error), None) for group in groups]
-    lost = [error for error in errors if error]
-    if lost:
+    errors = [
+        [episode.error for one in group.report_sets for episode in one.episodes if episode.error]
+        for group in groups
+    ]
+    if lost := [of_group[0] for of_group in errors if of_group]:
         logger.warning("%d of %d groups left out: %s", len(lost), len(groups), lost[0])
-    return [group for group, error in zip(groups, errors, strict=True) if not error]
-
-
-def list_episodes(group: EpisodeGroup) -> list[Episode]:
-    """Every episode of a group."""
-    return [episode for one in group.report_sets for episode in one.episodes]
+    return [group for group, of_group in zip(groups, errors, strict=True) if not of_group]
 
 
 WORLD = 0  # seeds all worlds, with the case and the option
@@ -165,19 +160,15 @@ class GovernedPlayer:
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
         """The complete groups of these scenarios; what is sampled does not depend on `first_place`."""
-        return asyncio.run(self._play(engine, scenarios, stream))
+        return asyncio.run(
+            self._play(engine, scenarios, stream, self.config.temperature, self.config.report_sets)
+        )
 
     def play_validation(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
     ) -> list[EpisodeGroup]:
-        """One governed episode of every case at the temperature of a step; raises as `play_once`."""
-        return self.play_once(engine, scenarios, stream, temperature=self.config.temperature)
-
-    def play_once(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
-    ) -> list[EpisodeGroup]:
-        """One governed episode of every case; raises as `play_each`."""
-        return asyncio.run(self.play_each(engine, scenarios, stream, temperature=temperature))
+        """One governed episode of every case at the temperature of a step; raises as `play_each`."""
+        return asyncio.run(self.play_each(engine, scenarios, stream, temperature=self.config.temperature))
 
     async def play_each(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
@@ -187,22 +178,20 @@ class GovernedPlayer:
         Raises:
             InfrastructureError: an episode was lost.
         """
-        seating = self._seat(engine, stream, temperature=temperature)
-        groups = await play_governed_groups(scenarios, seating, self.config.rounds, num_sets=1)
-        if len(groups) != len(scenarios):
-            lost = len(scenarios) - len(groups)
+        groups = await self._play(engine, scenarios, stream, temperature, 1)
+        if lost := len(scenarios) - len(groups):
             raise InfrastructureError(f"{lost} of {len(scenarios)} cases were lost")
         return groups
 
     async def _play(
-        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+        self,
+        engine: Engine,
+        scenarios: Sequence[TeamScenario],
+        stream: str,
+        temperature: float,
+        num_sets: int,
     ) -> list[EpisodeGroup]:
-        config = self.config
-        seating = self._seat(engine, stream, temperature=config.temperature)
-        return await play_governed_groups(scenarios, seating, config.rounds, num_sets=config.report_sets)
-
-    def _seat(self, engine: Engine, stream: str, *, temperature: float) -> Seating:
-        return Seating(
+        seating = Seating(
             team={role: role for role in self.roles},
             engine=engine,
             chat=self.chat,
@@ -212,6 +201,7 @@ class GovernedPlayer:
             roles=ROLES,
             make_game=self.make_game,
         )
+        return await play_governed_groups(scenarios, seating, self.config.rounds, num_sets=num_sets)
 
 
 async def play_governed_groups(

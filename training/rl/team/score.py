@@ -8,7 +8,7 @@ reports of all sets stand on the same case, so a credit scheme may value them by
 write for a re-plan depends on what became of the plan before: nothing compares it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.team import RECONCILER
@@ -18,92 +18,25 @@ from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.record import GovernedRecord
 from simulator.reading import read_episode
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from training.rl.credit import ValueOffers
-from training.rl.records import EpisodeGroup, Plans, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
+from simulator.reward import TeamRewardWeights, score_episode, with_consensus
+from training.rl.credit import OfferValues, ValueOffers
+from training.rl.records import EpisodeGroup, Plans, ScoredEpisode, ScoredGroup, ScoredReportSet
 from training.rl.team.play import WORLD
 
-Reward = Callable[[TeamScenario, Episode, TeamVerdict], TeamVerdict]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssessScorer:
-    """Scores episodes of protocol `assess`."""
+class TeamScorer:
+    """Scores episodes of either protocol.
 
-    weights: TeamRewardWeights
-    reward: Reward
-    value_offers: ValueOffers | None = None  # what the credit scheme reads of the offers alone
-
-    def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
-        """The groups with a verdict on every episode."""
-        return [self._score_group(group) for group in groups]
-
-    def score_validation(self, groups: Sequence[EpisodeGroup]) -> tuple[list[float], dict[str, float]]:
-        """The team reward of every case's first episode."""
-        return [group.report_sets[0].rewards[0] for group in self.score(groups)], {}
-
-    def _score_group(self, group: EpisodeGroup) -> ScoredGroup:
-        scenario = group.scenario
-        return ScoredGroup(
-            scenario=scenario,
-            report_sets=tuple(
-                self._score_set(scenario, one, worth)
-                for one, worth in zip(group.report_sets, self._value_reports(group), strict=True)
-            ),
-        )
-
-    def _score_set(
-        self,
-        scenario: TeamScenario,
-        report_set: ReportSet,
-        counterfactual_rewards: Mapping[str, tuple[float, ...]],
-    ) -> ScoredReportSet:
-        full, *further = report_set.episodes
-        first = self._judge(scenario, full)
-        verdicts = [first, *(self._judge(scenario, episode, first) for episode in further)]
-        return ScoredReportSet(
-            scored=tuple(
-                ScoredEpisode(episode=episode, verdict=verdict)
-                for episode, verdict in zip((full, *further), verdicts, strict=True)
-            ),
-            counterfactual_rewards=counterfactual_rewards,
-        )
-
-    def _value_reports(self, group: EpisodeGroup) -> list[dict[str, tuple[float, ...]]]:
-        if self.value_offers is None:
-            return [{} for _ in group.report_sets]
-        tables = [read_episode(group.scenario, one.episodes[0]).table for one in group.report_sets]
-        return self.value_offers(group.scenario, tables, self.weights)
-
-    def _judge(
-        self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None
-    ) -> TeamVerdict:
-        """The verdict; an episode without votes takes the consensus of the first one on its reports."""
-        verdict = score_episode(scenario, episode, self.weights)
-        if first is not None and not episode.votes:
-            verdict = with_consensus(verdict, first.consensus, self.weights)
-        return self.reward(scenario, episode, verdict)
-
-
-def reward_team(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamVerdict:
-    """The verdict as it is: the team reward."""
-    return verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GovernedScorer:
-    """Scores episodes of protocol `full`.
-
-    A scored episode holds reports, decision and votes of the first plan, which stand on the case as it was
-    drawn; its trajectories and its verdict are those of the whole course.
+    A scored governed episode holds reports, decision and votes of the first plan, which stand on the case as
+    it was drawn; its trajectories and its verdict are those of the whole course.
     """
 
     weights: TeamRewardWeights
-    reward: Reward
-    value_offers: ValueOffers | None = None  # what the credit scheme reads of the first offers alone
+    value_offers: ValueOffers | None = None  # what the credit scheme reads of the (first) offers alone
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
-        """The groups with verdict and plans of every closed episode.
+        """The groups with a verdict on every episode, and the plans of governed ones.
 
         Raises:
             ValueError: not every call of ReconcileGPT belongs to a draft.
@@ -115,34 +48,42 @@ class GovernedScorer:
         return [group.report_sets[0].rewards[0] for group in self.score(groups)], {}
 
     def _score_group(self, group: EpisodeGroup) -> ScoredGroup:
-        outcomes = SimulatedOutcomes(group.scenario, seed=WORLD)
-        scored = [self._score_set(group.scenario, outcomes, one) for one in group.report_sets]
-        return ScoredGroup(
-            scenario=group.scenario,
-            report_sets=tuple(
-                ScoredReportSet(scored=(one,), counterfactual_rewards=worth)
-                for one, worth in zip(scored, self._value_reports(group.scenario, scored), strict=True)
-            ),
+        case = group.scenario
+        scored = [
+            self._score_set(case, one.episodes)
+            if one.governed is None
+            else self._score_course(case, one.governed)
+            for one in group.report_sets
+        ]
+        worths: OfferValues = [{} for _ in scored]
+        if self.value_offers is not None:
+            tables = [read_episode(case, of_set[0].episode).table for of_set in scored]
+            worths = self.value_offers(case, tables, self.weights)
+        sets = [
+            ScoredReportSet(scored=of_set, counterfactual_rewards=worth)
+            for of_set, worth in zip(scored, worths, strict=True)
+        ]
+        return ScoredGroup(scenario=case, report_sets=tuple(sets))
+
+    def _score_set(self, case: TeamScenario, episodes: Sequence[Episode]) -> tuple[ScoredEpisode, ...]:
+        """One without votes takes the consensus of the first one on its reports."""
+        verdicts = [score_episode(case, episode, self.weights) for episode in episodes]
+        consensus = verdicts[0].consensus
+        return tuple(
+            ScoredEpisode(
+                episode=episode,
+                verdict=verdict
+                if place == 0 or episode.votes
+                else with_consensus(verdict, consensus, self.weights),
+            )
+            for place, (episode, verdict) in enumerate(zip(episodes, verdicts, strict=True))
         )
 
-    def _value_reports(
-        self, scenario: TeamScenario, scored: Sequence[ScoredEpisode]
-    ) -> Sequence[Mapping[str, tuple[float, ...]]]:
-        if self.value_offers is None:
-            return [{} for _ in scored]
-        tables = [read_episode(scenario, one.episode).table for one in scored]
-        return self.value_offers(scenario, tables, self.weights)
-
-    def _score_set(
-        self, scenario: TeamScenario, outcomes: SimulatedOutcomes, report_set: ReportSet
-    ) -> ScoredEpisode:
-        record = report_set.governed
-        if record is None:
-            raise ValueError(f"an episode of {scenario.key} without governance")
+    def _score_course(self, case: TeamScenario, record: GovernedRecord) -> tuple[ScoredEpisode, ...]:
+        outcomes = SimulatedOutcomes(case, seed=WORLD)
         verdict = score_governed(record, outcomes, self.weights)
         plans = list_plans(record, outcomes, verdict.value)
-        verdict = self.reward(scenario, record.episode, verdict)
-        return ScoredEpisode(episode=open_episode(record), verdict=verdict, plans=plans)
+        return (ScoredEpisode(episode=open_episode(record), verdict=verdict, plans=plans),)
 
 
 def list_plans(record: GovernedRecord, outcomes: SimulatedOutcomes, last_value: float) -> Plans:
