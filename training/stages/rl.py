@@ -6,7 +6,7 @@ divided over the ranks, rank 0 writes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,20 +179,27 @@ def open_play(
     models: Models,
     config: RLConfig,
     chat: HFChat,
-    ranks: Ranks = ONE_RANK,
+    ranks: Ranks,
+    start: Start | None,
     *,
-    hosts: HostPool | None = None,
     plays: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """The options of a learner that say where it plays; without `plays` it never does.
+    """The options of a learner that say where it plays; `start`: of rollout hosts, None: none.
+
+    Without `plays` it never does.
 
     Raises:
         UserError: the embedded engine is to play beside the learner on one GPU; or as `open_engine`.
     """
     options = {"chat": chat, "seed": run.config.seed, "block_size": run.config.rollouts.block_size}
-    if hosts is not None or not plays:
-        yield {**options, "hosts": hosts}
+    if not plays:
+        yield options
         return
+    if start is not None:
+        with open_hosts(run, ranks, start) as hosts:
+            if hosts is not None:
+                yield {**options, "hosts": hosts}
+                return
     is_embedded = name_engine(run.config.engine, run.config.model).name == "transformers"
     if config.max_staleness and is_embedded and torch.cuda.is_available():
         raise UserError(
@@ -354,10 +361,7 @@ def train_on_scenarios(
     policies = prepare_policies(
         run, models, grpo, ranks, lambda: dict.fromkeys(models, load_trainable(run, source, role)[0])
     )
-    with (
-        open_hosts(run, ranks, (source, role)) if on_hosts else nullcontext() as hosts,
-        open_play(run, models, grpo, chat, ranks, hosts=hosts) as where,
-    ):
+    with open_play(run, models, grpo, chat, ranks, (source, role) if on_hosts else None) as where:
         learner = make_solo_learner(
             models,
             grpo,
@@ -438,10 +442,7 @@ def train_marl(
     policies = prepare_policies(
         run, models, marl, ranks, lambda: load_joint_start(run, source)[0], plays_alone=True
     )
-    with (
-        nullcontext() if ends_here else open_hosts(run, ranks, (source, None)) as hosts,
-        open_play(run, models, marl, chat, ranks, hosts=hosts, plays=not ends_here) as where,
-    ):
+    with open_play(run, models, marl, chat, ranks, (source, None), plays=not ends_here) as where:
         learner = make_team_learner(
             models,
             marl,

@@ -160,15 +160,7 @@ def train_role(
         num_replans = 0 if habits else round(count * config.data.replan_share)
         replans = [
             replan_rows(
-                one,
-                chat,
-                num_rows=num_replans,
-                first_row=first,
-                seed=config.data.seed,
-                difficulties=config.data.difficulties,
-                folder=run.path / "replans",
-                split=split,
-                style=config.model.prompts,
+                config, one, chat, run.path / "replans", num_rows=num_replans, first_row=first, split=split
             )
             for one in roles_of(role)
             if num_replans and one in TEAM_ROLES

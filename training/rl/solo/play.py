@@ -228,40 +228,36 @@ def score_all(
 
     A call that takes longer than `timeout_s` is left behind in its thread, and the rest goes on in another.
     """
-    answers: list[Any] = [item if isinstance(item, Exception) else None for item in items]
-    left = [place for place, item in enumerate(items) if not isinstance(item, Exception)]
-    while left:
-        done = _work_off(items, left, answers, score, timeout_s)
-        if done < len(left):
-            answers[left[done]] = TimeoutError(f"the reward was not there after {timeout_s:g} s")
-        left = left[done + 1 :]
+    answers: list[Any] = []
+    asked, told = _start_scoring(score)
+    for item in items:
+        if isinstance(item, Exception):
+            answers.append(item)
+            continue
+        asked.put(item)
+        try:
+            answers.append(told.get(timeout=timeout_s))
+        except queue.Empty:
+            answers.append(TimeoutError(f"the reward was not there after {timeout_s:g} s"))
+            asked, told = _start_scoring(score)
+    asked.put(None)
     return [_judge(answer) for answer in answers]
 
 
-def _work_off(
-    items: Sequence[Any],
-    places: Sequence[int],
-    answers: list[Any],
-    score: Callable[[Any], Any],
-    timeout_s: float,
-) -> int:
-    """Fill in answers in order until one takes too long; how many are done."""
-    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+def _start_scoring(score: Callable[[Any], Any]) -> tuple[queue.SimpleQueue[Any], queue.SimpleQueue[Any]]:
+    """Queues of a thread: items in, None to end it; scores or what they raised out."""
+    asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def work() -> None:
-        for place in places:
+        for item in iter(asked.get, None):
             try:
-                results.put(score(items[place]))
+                told.put(score(item))
             except Exception as error:
-                results.put(error)
+                told.put(error)
 
     threading.Thread(target=work, daemon=True).start()
-    for done, place in enumerate(places):
-        try:
-            answers[place] = results.get(timeout=timeout_s)
-        except queue.Empty:
-            return done
-    return len(places)
+    return asked, told
 
 
 def _judge(answer: Any) -> RewardParts:
