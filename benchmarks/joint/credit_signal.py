@@ -34,8 +34,8 @@ from training.rl.hosts import cut_jobs
 from training.rl.records import ScoredGroup
 from training.rl.team.algorithm import choose_player, score_report
 from training.rl.team.score import TeamScorer
-from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory, return_freed_memory
 from training.stages.from_config import choose_game, joint_cases, make_chat
 
 

@@ -21,8 +21,8 @@ from training.models.weights import load_team
 from training.rl.credit import CrossValued
 from training.rl.team.algorithm import choose_player
 from training.rl.team.score import TeamScorer
-from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory
 from training.stages.from_config import choose_game, joint_cases, make_chat
 
 

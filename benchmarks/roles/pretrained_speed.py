@@ -36,7 +36,7 @@ from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.models.base_model import load_frozen_base, load_pretrained, quiet_libraries
 from training.roles.sft import run_sft
-from training.runs.memory import keep_freed_memory
+from training.runs.workers import keep_freed_memory
 
 
 class ScriptedEngine(TransformersEngine):

@@ -19,8 +19,8 @@ from training.models.base_model import quiet_libraries
 from training.models.weights import load_trainable
 from training.rl.hosts import serve_roles
 from training.rl.solo.play import SoloPlayer
-from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory
 from training.stages.from_config import make_chat
 from training.stages.rl import draw_scenario
 

@@ -163,22 +163,17 @@ def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[S
     return clusters
 
 
-def count_common(prompts: Sequence[Sequence[int]]) -> int:
-    """Return how many tokens all prompts begin with alike."""
-    first, *others = map(tuple, prompts)
-    low, high = 0, min(map(len, prompts)) + 1
+def _count_common(one: TrainingRow, other: TrainingRow) -> int:
+    """Return how many tokens the prompts of two rows begin with alike."""
+    first, second = (row.token_ids[: row.num_prompt] for row in (one, other))
+    low, high = 0, min(len(first), len(second)) + 1
     while high - low > 1:  # alike up to `low`, not up to `high`
         middle = (low + high) // 2
-        if all(first[low:middle] == other[low:middle] for other in others):
+        if first[low:middle] == second[low:middle]:
             low = middle
         else:
             high = middle
     return low
-
-
-def _count_common(one: TrainingRow, other: TrainingRow) -> int:
-    """Return how many tokens the prompts of two rows begin with alike."""
-    return count_common([row.token_ids[: row.num_prompt] for row in (one, other)])
 
 
 def _finish(

@@ -20,8 +20,7 @@ import torch
 from roles.errors import UserError
 from simulator.observer import counting_turns
 from training.rl.hosts import HostLostError, RolloutHost
-from training.runs.memory import return_freed_memory
-from training.runs.workers import TurnReports, enter_worker, report_turns
+from training.runs.workers import TurnReports, enter_worker, report_turns, return_freed_memory
 
 OpenHost = Callable[[], AbstractContextManager[RolloutHost]]
 END_S = 5.0  # to leave by itself once it is told to

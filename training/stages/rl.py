@@ -43,11 +43,10 @@ from training.rl.solo.algorithm import SoloMonitor, make_solo_learner
 from training.rl.solo.play import SoloPlayer
 from training.rl.team.algorithm import TeamMonitor, choose_player, make_team_learner
 from training.runs.faults import fault_point
-from training.runs.memory import return_freed_memory
 from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress, spare_gpus
+from training.runs.workers import report_progress, return_freed_memory, spare_gpus
 from training.stages.from_config import (
     choose_game,
     first_joint_case,

@@ -17,7 +17,7 @@ from training.runs.workers import Task, run_tasks
 
 PROBE = """
 import resource, sys, torch
-from training.runs.memory import keep_freed_memory
+from training.runs.workers import keep_freed_memory
 
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 
