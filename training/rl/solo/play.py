@@ -239,6 +239,7 @@ def score_all(
             answers.append(told.get(timeout=timeout_s))
         except queue.Empty:
             answers.append(TimeoutError(f"the reward was not there after {timeout_s:g} s"))
+            asked.put(None)  # should it ever come back
             asked, told = _start_scoring(score)
     asked.put(None)
     return [_judge(answer) for answer in answers]
