@@ -20,7 +20,7 @@ from simulator.chat import Chat, PlainChat
 from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
-from training.data.demonstrations import corpus, rows_of_run
+from training.data.demonstrations import corpus_of_run, rows_of_run
 from training.models.shapes import Shape, find_shape
 
 SAMPLES = 16  # transcripts per role that lengths are taken from
@@ -135,15 +135,7 @@ def _make_chat(config: RunConfig) -> Chat:
     from simulator.engines.embedded.hf_chat import HFChat
     from training.models.base_model import train_tokenizer
 
-    num, data = TOKENIZER_SCENARIOS, config.data
-    texts = corpus(
-        num_role=num,
-        num_team=num,
-        seed=data.seed,
-        difficulties=data.difficulties,
-        style=config.model.prompts,
-        questions=config.model.questions,
-    )
+    texts = corpus_of_run(config, TOKENIZER_SCENARIOS)
     return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
 
 

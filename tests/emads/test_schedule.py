@@ -16,7 +16,7 @@ from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import team_scenario
-from training.feedback.queue import QUEUE_FILE, read_queue
+from training.feedback.labels import QUEUE_FILE, read_queue
 from training.feedback.rows import verdict_rows
 from training.models.weights import load_team
 from training.runs.run_errors import OUT_OF_MEMORY

@@ -234,18 +234,35 @@ def corpus(
     for role in ROLES.values():
         tools = "".join(f" {tool.name}" for tool in role.tools)
         yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * num_role
-        family = families(style)[role.name]
-        for index in range(num_role):
-            scenario = role_scenario(role.name, "train", seed, index, difficulties, style)
-            yield scenario.brief
-            steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-            yield from _write_steps(steps, partial(family.call_tool, scenario))
+        drawn = (role_scenario(role.name, "train", seed, n, difficulties, style) for n in range(num_role))
+        yield from family_texts(families(style)[role.name], drawn)
     for index in range(num_team):
         game = PlanGame(team_scenario("train", seed, index, difficulties), style, questions)
         for name, messages in hold_meeting(game).messages.items():
             for message in messages:
                 yield message.brief
                 yield from _write_steps(message.steps, partial(game.call_tool, name, reports=message.reports))
+
+
+def family_texts(family: Family, scenarios: Iterable[Scenario]) -> Iterator[str]:
+    """Briefs, the expert's turns and what tools say to them."""
+    for scenario in scenarios:
+        yield scenario.brief
+        steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+        yield from _write_steps(steps, partial(family.call_tool, scenario))
+
+
+def corpus_of_run(config: RunConfig, count: int) -> Iterator[str]:
+    """The `corpus` of a run's config, with so many scenarios of each family."""
+    data, model = config.data, config.model
+    return corpus(
+        num_role=count,
+        num_team=count,
+        seed=data.seed,
+        difficulties=data.difficulties,
+        style=model.prompts,
+        questions=model.questions,
+    )
 
 
 def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:

@@ -7,12 +7,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scenarios.base import Split
 from scenarios.team import PlanGame, TeamScenario
-from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.game import MakeGame
 from training.config.run_config import FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import team_scenario
-from training.models.weights import JOINT, Team, load_team, open_start
+from training.models.weights import JOINT, load_team, open_start
 from training.runs.resume import logged_values
 from training.runs.run_folder import Run
 
@@ -25,16 +24,6 @@ def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
 def choose_game(config: RunConfig) -> MakeGame:
     """The joint game in the style of prompts, and with the questions, that this run trains and plays with."""
     return partial(PlanGame, style=config.model.prompts, questions=config.model.questions)
-
-
-def team_engine(
-    models: Team, tokenizer: PreTrainedTokenizerBase, config: RunConfig, stage: str
-) -> TransformersEngine:
-    """An engine that serves every role's own weights under the role's name."""
-    engine = TransformersEngine(end_id=make_chat(tokenizer, config).end_id, seed=config.seed)
-    for role, model in models.items():
-        engine.set_policy(role, model, version=f"{role}@{stage}")
-    return engine
 
 
 def load_joint_start(run: Run, source: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:

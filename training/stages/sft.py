@@ -18,7 +18,7 @@ from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig, SftConfig
-from training.data.demonstrations import Habits, TokenRow, corpus, rows_of_run, take_turns
+from training.data.demonstrations import Habits, TokenRow, corpus_of_run, rows_of_run, take_turns
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import quantization, roles_of
@@ -47,17 +47,7 @@ TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
 
 def train_base(run: Run) -> None:
     """Make the base of a team."""
-    data = run.config.data
-    texts = partial(
-        corpus,
-        num_role=TOKENIZER_SCENARIOS,
-        num_team=TOKENIZER_SCENARIOS,
-        seed=data.seed,
-        difficulties=data.difficulties,
-        style=run.config.model.prompts,
-        questions=run.config.model.questions,
-    )
-    make_base(run, texts)
+    make_base(run, partial(corpus_of_run, run.config, TOKENIZER_SCENARIOS))
 
 
 def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
