@@ -178,8 +178,8 @@ def open_play(
     models: Models,
     config: RLConfig,
     chat: HFChat,
-    ranks: Ranks,
-    start: Start | None,
+    ranks: Ranks = ONE_RANK,
+    start: Start | None = None,
     *,
     plays: bool = True,
 ) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,7 @@ from emads.commands.stages import train_stages
 from emads.run_weights import load_run_weights
 from roles.errors import UserError
 from simulator.engines.embedded import own_pass
+from simulator.reward import score_episode
 from training.config.loading import load_config
 from training.export.export import export_team
 from training.export.gguf_files import write_model
@@ -167,7 +168,7 @@ def _train(run: Run) -> list[float]:
     def pay_team(*given: Any) -> Any:
         return replace(score_episode(*given), reward=draw())
 
-    episode_reward, score_episode = solo_play.episode_reward, team_score.score_episode
+    episode_reward = solo_play.episode_reward
     with (
         patch.object(weights, "save_weights", keep),
         patch.object(solo_play, "episode_reward", pay_episode),
