@@ -20,9 +20,8 @@ from training.learner.learner import LossStats
 from training.learner.ranks import Ranks
 from training.learner.rows import TrainingRow
 from training.models.engine_factory import release_engine_memory
-from training.rl.credit.critic import ValueHeads
-from training.rl.hosts.host import Job, Player, RolloutHost, cut_jobs, serve_roles
-from training.rl.hosts.pool import HostPool
+from training.rl.critic import ValueHeads
+from training.rl.hosts import HostPool, Job, Player, RolloutHost, cut_jobs, serve_roles
 from training.rl.update import PolicyUpdater
 
 Rows = Mapping[str, Sequence[TrainingRow]]  # by role

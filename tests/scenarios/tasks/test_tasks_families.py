@@ -354,7 +354,7 @@ def test_only_evaluation_and_the_importer_break_the_seal() -> None:
         for path in (root / folder).rglob("*.py")
         if "unseal_test" in path.read_text()
     }
-    importer = {"training/data/tasks/importing.py"}
+    importer = {"training/data/tasks.py"}
     assert users <= {"scenarios/tasks/imported.py", *importer}
     assert not [
         node  # the module that makes keys takes none

@@ -33,7 +33,7 @@ from simulator.reading import read_episode
 from simulator.reward import score_episode
 from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
-from training.rl.credit.offer_values import shapley_values
+from training.rl.credit import shapley_values
 from training.rl.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
 from training.rl.team.algorithm import MAX_EMPTY_STEPS
 from training.rl.team.play import complete_groups
