@@ -37,6 +37,7 @@ class Mismatch:
     largest: float = 0.0
     kl: float = 0.0  # KL(engine || learner) per token, k3
     effective_share: float = 1.0  # effective sample size over tokens, (sum w)^2 / (n sum w^2)
+    worst_call: float = 0.0  # mean |log learner - log engine| of the completion in which it is largest
 
 
 EXACT = Mismatch()
@@ -48,17 +49,24 @@ class MismatchSums:
 
     count: int = 0
     sums: Float[Tensor, " 4"] | None = None  # of |gaps|, k3, weights and their squares
-    largest: Float[Tensor, ""] | None = None
+    largest: Float[Tensor, " 2"] | None = None  # of a token's |gap| and of a call's mean |gap|
 
-    def add(self, logprobs: Float[Tensor, " own"], sampling_logprobs: Float[Tensor, " own"]) -> None:
-        """Take in some tokens."""
+    def add(
+        self,
+        logprobs: Float[Tensor, " own"],
+        sampling_logprobs: Float[Tensor, " own"],
+        call_of: Int[Tensor, " own"],
+        num_calls: int,
+    ) -> None:
+        """Take in some tokens of whole calls, numbered 0 to `num_calls` - 1."""
         if not len(logprobs):
             return
         gap = (logprobs - sampling_logprobs).double()
         weights = gap.exp()
         self.count += len(gap)
         found = torch.stack([gap.abs(), weights - 1 - gap, weights, weights.square()]).sum(1)
-        most = gap.abs().max()
+        of_calls = _mean_within(gap.abs(), call_of, num_calls)
+        most = torch.stack([gap.abs().max(), of_calls.max()])
         self.sums = found if self.sums is None else self.sums + found
         self.largest = most if self.largest is None else torch.maximum(self.largest, most)
 
@@ -66,13 +74,14 @@ class MismatchSums:
         """The means over all tokens so far."""
         if self.sums is None or self.largest is None:
             return EXACT
-        absolute, kl, weights, squares, largest = torch.cat([self.sums, self.largest[None]]).tolist()
+        absolute, kl, weights, squares, largest, worst_call = torch.cat([self.sums, self.largest]).tolist()
         share = weights**2 / (self.count * squares) if squares else math.nan
         return Mismatch(
             mean=absolute / self.count,
             largest=largest,
             kl=kl / self.count,
             effective_share=share,
+            worst_call=worst_call,
         )
 
 
@@ -88,8 +97,7 @@ def ratios_of(
     gap = logprobs - sampling_logprobs
     if level == "token":
         return torch.exp(gap)
-    counts = _sum_within(torch.ones_like(gap), row_of, num_rows).clamp(min=1)
-    return torch.exp((_sum_within(gap, row_of, num_rows) / counts)[row_of])
+    return torch.exp(_mean_within(gap, row_of, num_rows)[row_of])
 
 
 def call_weights(
@@ -107,6 +115,11 @@ def call_weights(
 
 def _sum_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
     return torch.zeros(groups, dtype=values.dtype, device=values.device).index_add(0, group_of, values)
+
+
+def _mean_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
+    counts = _sum_within(torch.ones_like(values), group_of, groups)
+    return _sum_within(values, group_of, groups) / counts.clamp(min=1)
 
 
 IMPORTANCE_CAP = 2.0  # greatest weight of a call or token for what the engine sampled
@@ -315,7 +328,8 @@ def _batch_loss(
         found = (loss.detach(), is_clipped[own].sum(), entropy[own].detach().sum(), kl_sum)
         one.parts += torch.stack([part.double() for part in found])
         one.tokens += own.stop - own.start
-        gaps[role].add(logprobs[own].detach(), batch.sampling_logprobs[own])
+        sampling, call_of = batch.sampling_logprobs[own], batch.call_of[own]
+        gaps[role].add(logprobs[own].detach(), sampling, call_of, batch.num_calls)
         total = loss if len(batch.role_own) == 1 else total + loss
     return total
 

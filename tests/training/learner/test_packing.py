@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaFor
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from training.config.rl_config import MarlConfig
-from training.learner.learner import LossStats, call_weights, ratios_of
+from training.learner.learner import LossStats, MismatchSums, call_weights, ratios_of
 from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
 from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
@@ -232,9 +232,23 @@ def test_truncated_importance_weights_the_gradient_and_mismatch_is_measured() ->
     assert stats.mismatch.largest == pytest.approx(0.8, abs=1e-4)
     assert stats.mismatch.kl == pytest.approx(float(torch.tensor(0.8).exp()) - 1.8, abs=1e-4)
     assert stats.mismatch.effective_share == pytest.approx(1.0, abs=1e-4)
+    assert stats.mismatch.worst_call == pytest.approx(0.8, abs=1e-4)
     exact = learn(model, rows)[0].mismatch
     assert exact.mean == pytest.approx(0.0, abs=1e-5)
     assert exact.kl == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_worst_call_is_that_of_the_largest_mean_gap() -> None:
+    sums = MismatchSums()
+    learner, engine = (
+        torch.tensor([-1.0, -3.0, -0.5, -0.5, -2.0]),
+        torch.tensor([-1.0, -1.0, -1.2, -1.2, -1.9]),
+    )
+    sums.add(learner, engine, torch.tensor([0, 0, 1, 1, 2]), 3)
+    assert sums.result().worst_call == pytest.approx(1.0)  # (0 + 2) / 2 against 0.7 and 0.1
+    assert sums.result().largest == pytest.approx(2.0)
+    sums.add(torch.tensor([-1.5]), torch.tensor([0.0]), torch.tensor([3]), 4)
+    assert sums.result().worst_call == pytest.approx(1.5)
 
 
 def test_token_advantages_take_the_place_of_the_rows() -> None:

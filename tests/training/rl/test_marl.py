@@ -182,6 +182,16 @@ def test_steps_without_any_whole_group_end_the_run(
         learner.validate(draw(2))
 
 
+def test_completions_that_other_weights_sampled_are_not_learnt_from(scripted: Engines) -> None:
+    """As where a server answers for one adapter with another."""
+    learner, other = make_learner(), make_learner()
+    sound = learner.step(draw(2))
+    assert 0 <= sound["mismatch_call/cost"] <= sound["mismatch_max/cost"] < 1e-3
+    other.updater.actors = {**other.models, "cost": small_model(9, 8.0)}
+    with pytest.raises(InfrastructureError, match=r"by \d+\.\d+ nats per token in a completion of cost"):
+        other.step(draw(2))
+
+
 def test_groups_with_a_lost_episode_are_left_out(scripted: Engines) -> None:
     first, second = make_learner().play(draw(2))
     (one, *others), lost = first.report_sets, replace(first.report_sets[0].episodes[1], error="worker lost")

@@ -321,6 +321,7 @@ def loss_metrics(stats: Mapping[str, LossStats]) -> dict[str, float]:
         "grad_norm": one.grad_norm,
         "clip_fraction": one.clip_fraction,
         "mismatch_mean": statistics.fmean(stat.mismatch.mean for stat in stats.values()),
+        "mismatch_call": max(stat.mismatch.worst_call for stat in stats.values()),
         "mismatch_max": max(stat.mismatch.largest for stat in stats.values()),
         "mismatch_kl": statistics.fmean(stat.mismatch.kl for stat in stats.values()),
         "effective_share": min(stat.mismatch.effective_share for stat in stats.values()),

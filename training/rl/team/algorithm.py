@@ -194,6 +194,7 @@ def role_losses(role: str, stat: LossStats) -> dict[str, float]:
         f"clip_fraction/{role}": stat.clip_fraction,
         f"grad_norm/{role}": stat.grad_norm,
         f"mismatch_mean/{role}": stat.mismatch.mean,
+        f"mismatch_call/{role}": stat.mismatch.worst_call,
         f"mismatch_max/{role}": stat.mismatch.largest,
         f"mismatch_kl/{role}": stat.mismatch.kl,
         f"effective_share/{role}": stat.mismatch.effective_share,
