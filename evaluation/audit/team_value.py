@@ -46,7 +46,7 @@ class TableScenario(Scenario):
 def _on_table(use: Callable[Concatenate[TableScenario, P], T]) -> Callable[Concatenate[Scenario, P], T]:
     """Return the function for scenarios that this family made."""
 
-    def use_scenario(scenario: Scenario, *args: P.args, **kwargs: P.kwargs) -> T:
+    def use_scenario(scenario: Scenario, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not isinstance(scenario, TableScenario):
             raise TypeError(f"{scenario.key} has no table")
         return use(scenario, *args, **kwargs)
