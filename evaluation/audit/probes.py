@@ -276,7 +276,7 @@ def probe_blind(book: CaseSample, tier: Tier) -> AuditRow:
     """V5: every policy that does not read the case, against its bound and against greedy."""
     breaches = []
     highest: dict[int, tuple[float, str]] = {}
-    count = tier.blind_cases
+    count = book.subject.blind_factor * tier.blind_cases
     for difficulty in tier.blind_difficulties:
         means = _measure_blind(book, difficulty, count)
         greedy = means.pop("greedy")

@@ -308,4 +308,5 @@ TEAM_VALUE = Subject(
         "richest option, budget ignored": _on_table(_decide_richest_whole),
         "one offer, needs ignored": _on_table(_decide_one_offer),
     },
+    blind_factor=2,
 )
