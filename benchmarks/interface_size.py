@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 
 from emads.cli import app
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.config.run_config import RunConfig
 
 ROOT = Path(__file__).parents[1]

@@ -17,9 +17,8 @@ from simulator.engines.embedded.engine_check import check_engine
 from simulator.engines.embedded.own_pass import count_positions
 from training.config.run_config import EngineConfig, RunConfig
 from training.data.demonstrations import team_scenario
-from training.export.export import load_exported_models
+from training.export.export import describe_versions, find_changes, load_exported_models
 from training.export.team_folder import is_team_folder, open_team_folder
-from training.export.versions import describe_versions, find_changes
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import choose_engine, find_engine_base, serve_models
 from training.models.weights import Team as Models

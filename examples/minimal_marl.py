@@ -21,16 +21,13 @@ from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
+from training.config.rl_config import MarlConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
-from training.rl.credit.assign import CreditAssigner
-from training.rl.credit.estimators import dr_grpo
-from training.rl.credit.schemes import Shared
-from training.rl.credit.votes import VotesWithReport
+from training.rl.credit import CreditAssigner, Shared, dr_grpo
 from training.rl.team.play import AssessPlayer
-from training.rl.team.score import AssessScorer, reward_team
+from training.rl.team.score import TeamScorer
 from training.rl.update import PolicyUpdater
 
 SHAPE = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
@@ -87,17 +84,14 @@ def train(num_steps: int, num_scenarios: int) -> list[float]:
     models = {role: build_tiny_model(SHAPE, tokenizer, seed) for seed, role in enumerate(ROLES)}
     engine = ChoosingEngine(models, scenarios, chat, chat.end_id)
 
-    scheme = Shared()
     player = AssessPlayer(
         config=CONFIG,
         chat=chat,
         roles=tuple(ROLES),
         make_game=partial(PlanGame, style="short"),
     )
-    scorer = AssessScorer(weights=TeamRewardWeights(), reward=reward_team)
-    credit = CreditAssigner(
-        scheme=scheme, estimator=dr_grpo, votes=VotesWithReport(), pools_decisions=False, total=list
-    )
+    scorer = TeamScorer(weights=TeamRewardWeights())
+    credit = CreditAssigner(scheme=Shared(), estimator=dr_grpo, votes="report", weights=scorer.weights)
     updater = PolicyUpdater(models, CONFIG, rate_factors=CONFIG.rate_factors)
 
     rewards = []

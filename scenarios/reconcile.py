@@ -36,13 +36,13 @@ from scenarios.team.funding import (
     list_conflicts,
     make_funding,
 )
-from scenarios.team.offers import CheckedReport, TabledOffer, check_report, offers_on
+from scenarios.team.offers import CheckedReport, TabledOffer, cut_note, offers_on
 from scenarios.team.playable import PublicCase
 from scenarios.team.reading import read_decision
 from scenarios.team.scenario import TeamScenario
 from scenarios.team.scenario import generate as generate_team
 from scenarios.team.texts import full, short
-from scenarios.team.texts.comparing import explain_best, name_plan
+from scenarios.team.texts.comparing import compare_options, explain_best, name_plan
 from scenarios.team.tools import call_reconciler_tool, write_favours
 
 MAX_TRIES = 2000  # draws of habits and of a budget
@@ -104,8 +104,10 @@ def _read_report(seat: str, report: Mapping[str, Any]) -> CheckedReport:
     )
 
 
-def draw_question(split: Split, seed: int, index: int, difficulty: int) -> dict[str, Any]:
-    """Facts of one question on the team case of the same coordinates, as JSON values.
+def draw_question(
+    split: Split, seed: int, index: int, difficulty: int
+) -> tuple[dict[str, Any], FundingQuestion, list[Funding]]:
+    """One question on the team case of the same coordinates: facts as JSON values, and plans that can be run.
 
     Raises:
         ValueError: coordinates out of range.
@@ -116,8 +118,10 @@ def draw_question(split: Split, seed: int, index: int, difficulty: int) -> dict[
     for _ in range(MAX_TRIES):
         facts = _draw_facts(scenario, rng, known)
         question = read_question(facts)
-        if belongs_to(split, _list_figures(question)) and _is_clear(question):
-            return facts
+        if belongs_to(split, _list_figures(question)):
+            plans = list_all_fundings(question.public, question.table)
+            if _is_clear(plans):
+                return facts, question, plans
     raise RuntimeError(f"no reconcile question on {scenario.key} in {MAX_TRIES} draws")
 
 
@@ -142,17 +146,9 @@ def _draw_facts(
 
 
 def _write_report(scenario: TeamScenario, seat: str, habit: str) -> dict[str, Any]:
-    checked = check_report(scenario, seat, best_report(scenario, seat, habit))
-    offers = [
-        {"option": offer.option, "part": list(offer.choice), "cost": offer.cost, "worth": offer.worth}
-        for offer in checked.offers
-    ]
-    return {
-        "offers": offers,
-        "needs": list(checked.needs),
-        "veto": list(checked.veto),
-        "note": checked.note,
-    }
+    """An expert's report; its claims are true."""
+    report = best_report(scenario, seat, habit)
+    return {**report.model_dump(include={"offers", "needs", "veto"}), "note": cut_note(report.note)}
 
 
 def _list_figures(question: FundingQuestion) -> list[Any]:
@@ -165,9 +161,8 @@ def _list_figures(question: FundingQuestion) -> list[Any]:
     return [question.public.budget, list(question.public.base.values()), offers]
 
 
-def _is_clear(question: FundingQuestion) -> bool:
+def _is_clear(plans: Sequence[Funding]) -> bool:
     """Return whether there is one best plan among several, or none at all."""
-    plans = list_all_fundings(question.public, question.table)
     if not plans:
         return True
     ranks = sorted(((plan.worth, -plan.cost) for plan in plans), reverse=True)
@@ -222,10 +217,10 @@ def generate(style: Style, split: Split, seed: int, index: int, difficulty: int)
     Raises:
         ValueError: coordinates out of range.
     """
-    facts = draw_question(split, seed, index, difficulty)
-    question = read_question(facts)
-    plans = list_all_fundings(question.public, question.table)
+    facts, question, plans = draw_question(split, seed, index, difficulty)
     best = choose_best(plans)
+    leader = compare_options(question.public, question.table)[1]  # of the sheet
+    num_calls = 1 + (best is not None and beats(best, leader))  # the sheet, and a plan that is better
     truth = {
         **answer_of(question, best),
         "worth": best.worth if best else None,
@@ -242,7 +237,7 @@ def generate(style: Style, split: Split, seed: int, index: int, difficulty: int)
         brief=write_brief(facts, style),
         facts=facts,
         truth=truth,
-        optimal_tool_calls=len(demonstrate(question, style)) - 1,
+        optimal_tool_calls=0 if style == "short" else num_calls,
     )
 
 

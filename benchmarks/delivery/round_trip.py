@@ -35,8 +35,7 @@ from roles.registry import ROLES
 from scenarios.registry import families
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import CompletionRequest, Sampling
-from training.export.card import list_serve_commands
-from training.export.export import export_team
+from training.export.export import export_team, list_serve_commands
 from training.export.team_folder import ADAPTERS, BASE, FULL, GGUF, MERGED, TeamFolder, open_team_folder
 from training.models.adapters import activate
 

@@ -15,7 +15,7 @@ from benchmarks.gpu.sizes import Scale, build_base, build_team, make_rows
 from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.fsdp import join_ranks, shard_model, whole
 from training.learner.learner import backward_team
 from training.learner.row_attention import RowLayout, Segment, row_attention

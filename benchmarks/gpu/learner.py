@@ -13,13 +13,13 @@ import torch
 from benchmarks.gpu.ceilings import measure_peak
 from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_team, make_rows
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.config.run_config import RunConfig
 from training.learner.learner import backward_team
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
 from training.models.shapes import SHAPES, Shape
-from training.planning.memory import joint_memory
+from training.planning import joint_memory
 
 WAYS = (  # layout, gradient checkpointing, tokens of a micro-batch
     ("padded", True, 32_768),

@@ -29,15 +29,13 @@ from training.config.run_config import RunConfig
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
-from training.rl.credit.estimators import ESTIMATORS
-from training.rl.credit.schemes import SCHEMES
-from training.rl.hosts.host import cut_jobs
+from training.rl.credit import ESTIMATORS, SCHEMES, count_turns_to
+from training.rl.hosts import cut_jobs
 from training.rl.records import ScoredGroup
-from training.rl.team.algorithm import make_team_algorithm
-from training.rl.team.metrics import score_report
-from training.rl.team.rows import count_turns_to
-from training.runs.memory import keep_freed_memory, return_freed_memory
+from training.rl.team.algorithm import choose_player, score_report
+from training.rl.team.score import TeamScorer
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory, return_freed_memory
 from training.stages.from_config import choose_game, joint_cases, make_chat
 
 
@@ -84,14 +82,13 @@ def play(run: Run, stage: str, count: int) -> list[ScoredGroup]:
     config = run.config.changed(marl__scenarios_per_step=count)
     models, tokenizer = load_team(run, stage)
     chat = make_chat(tokenizer, config)
-    make_game = choose_game(config)
-    step = make_team_algorithm(
-        config.marl, chat=chat, weights=config.team_reward, roles=tuple(TEAM_ROLES), make_game=make_game
-    )
+    player = choose_player(config.marl, chat=chat, roles=tuple(TEAM_ROLES), make_game=choose_game(config))
     jobs = cut_jobs(joint_cases(config, 0), "credit-signal", block_size=config.rollouts.block_size)
     with serve(run, models, stage, end_id=chat.end_id) as engine:
-        played = [step.player.play(engine, job.cases, job.stream, job.first_place) for job in jobs]
-    return list(step.scorer.score(list(chain.from_iterable(played))))
+        played = [player.play(engine, job.cases, job.stream, job.first_place) for job in jobs]
+    scheme = SCHEMES[config.marl.credit.scheme]()
+    scorer = TeamScorer(weights=config.team_reward, value_offers=scheme.value_offers)
+    return scorer.score(list(chain.from_iterable(played)))
 
 
 def differentiate(model: Any, seat: str, group: ScoredGroup, config: RunConfig) -> CaseReports:

@@ -23,12 +23,11 @@ from benchmarks.joint.hosts import make_learner
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
 from training.models.base_model import quiet_libraries
-from training.rl.hosts.host import RolloutHost
-from training.rl.hosts.pool import HostPool
-from training.rl.hosts.process_host import ProcessHost
+from training.rl.hosts import HostPool, RolloutHost
 from training.rl.overlap import OverlappedLearner
+from training.rl.remote_hosts import ProcessHost
 from training.runs.run_folder import Run
-from training.stages import rollout_hosts
+from training.stages import rl
 from training.stages.from_config import joint_cases
 
 AHEAD = {"max_staleness": 1, "loss__importance": "token"}
@@ -49,8 +48,8 @@ class ToolEngine(TransformersEngine):
 @contextmanager
 def open_host(path: Path, tool_s: float) -> Iterator[RolloutHost]:
     """A host of the run whose calls wait."""
-    setattr(rollout_hosts, "TransformersEngine", partial(ToolEngine, tool_s))  # noqa: B010
-    with rollout_hosts.open_host(path, ("grpo", None)) as host:
+    setattr(rl, "TransformersEngine", partial(ToolEngine, tool_s))  # noqa: B010
+    with rl.open_host(path, ("grpo", None)) as host:
         yield host
 
 

@@ -18,13 +18,13 @@ import torch
 
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team
-from training.rl.hosts.pool import HostPool
-from training.rl.hosts.process_host import ProcessHost
+from training.rl.hosts import HostPool
 from training.rl.loop import RLLearner
+from training.rl.remote_hosts import ProcessHost
 from training.rl.team.algorithm import make_team_learner
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat
-from training.stages.rollout_hosts import open_host
+from training.stages.rl import open_host
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

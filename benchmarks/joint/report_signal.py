@@ -18,11 +18,11 @@ from roles.team import SPECIALISTS, TEAM_ROLES
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team
-from training.rl.credit.schemes import CrossValued
+from training.rl.credit import CrossValued
 from training.rl.team.algorithm import choose_player
-from training.rl.team.score import AssessScorer, reward_team
-from training.runs.memory import keep_freed_memory
+from training.rl.team.score import TeamScorer
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory
 from training.stages.from_config import choose_game, joint_cases, make_chat
 
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{len(groups)} cases of {config.marl.report_sets} report sets, {time.perf_counter() - start:.0f} s"
     )
     scheme = CrossValued()
-    scorer = AssessScorer(weights=config.team_reward, reward=reward_team, value_offers=scheme.value_offers)
+    scorer = TeamScorer(weights=config.team_reward, value_offers=scheme.value_offers)
     scored = scorer.score(groups)
     rewards = [reward for group in scored for one in group.report_sets for reward in one.rewards]
     print(f"mean R {statistics.fmean(rewards):.3f}")

@@ -25,8 +25,8 @@ from training.data.demonstrations import Habits, team_scenario
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team
-from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory
 from training.stages.from_config import choose_game, make_chat
 
 

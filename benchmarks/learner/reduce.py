@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.gpu.sizes import REHEARSAL, build_team
 from roles.registry import ROLES
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.fsdp import join_ranks, leave_ranks
 from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.rows import TrainingRow
-from training.rl.credit.estimators import centre
+from training.rl.credit import centre
 
 SIZES = {  # hidden, layers, heads, key-value heads, intermediate, vocabulary; prompts; completions
     "smollm2": ((576, 30, 9, 3, 1536, 49_152), (256,), (12, 64)),

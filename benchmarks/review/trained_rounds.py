@@ -42,7 +42,7 @@ from training.feedback.labels import Provenance, add_label
 from training.feedback.reviewers import EXACT, LabelWriter, claimed_worth
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
-from training.rl.hosts.host import serve_roles
+from training.rl.hosts import serve_roles
 from training.rl.solo.play import SoloPlayer
 from training.runs.run_folder import Run
 from training.stages.feedback import prepare_stage

@@ -23,7 +23,7 @@ from simulator.agents.solo import SoloEpisode
 from training.learner.packing import pad_rows
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
-from training.rl.solo.score import episode_reward
+from training.rl.solo.play import episode_reward
 
 FIRST_SCENARIO = 5_000  # of the training split: behind demonstrations, before GRPO's
 EPSILONS = (1e-6, 1e-5, 1e-4, 1e-3)

@@ -26,9 +26,9 @@ from trl import GRPOTrainer
 
 from serving.environments.trl_env import environment_factory
 from simulator.engines.embedded.hf_chat import HFChat
-from training.config.grpo_config import GrpoConfig
 from training.config.model_config import ModelConfig
-from training.config.sft_config import SftConfig
+from training.config.rl_config import GrpoConfig
+from training.config.run_config import SftConfig
 from training.data.demonstrations import corpus, role_scenario, supervised_rows
 from training.data.interop import prepare_tokenizer, verified_reward, write_trl_folder
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer

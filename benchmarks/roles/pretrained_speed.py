@@ -28,7 +28,7 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.engines.embedded.lanes import Row
 from training.config.loading import load_config
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.learner.learner import backward_team
@@ -36,7 +36,7 @@ from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.models.base_model import load_frozen_base, load_pretrained, quiet_libraries
 from training.roles.sft import run_sft
-from training.runs.memory import keep_freed_memory
+from training.runs.workers import keep_freed_memory
 
 
 class ScriptedEngine(TransformersEngine):

@@ -13,16 +13,16 @@ from scenarios.base import Split
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.embedded.engine import TransformersEngine
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.models.adapters import roles_of
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_trainable
-from training.rl.hosts.host import serve_roles
+from training.rl.hosts import serve_roles
 from training.rl.solo.play import SoloPlayer
-from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
+from training.runs.workers import keep_freed_memory
 from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenario
+from training.stages.rl import draw_scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

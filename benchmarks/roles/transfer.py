@@ -28,7 +28,7 @@ from scenarios.team import PlanGame
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
-from training.config.sft_config import SftConfig
+from training.config.run_config import SftConfig
 from training.data.demonstrations import corpus, supervised_rows, team_scenario
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
 from training.models.weights import load_weights

@@ -14,15 +14,52 @@ from fractions import Fraction
 from statistics import fmean
 
 from scenarios.company.case import generate_case
-from scenarios.company.coordination import is_hidden_profile, reckon_worths, seat_decides, worth_without
+from scenarios.company.coordination import is_hidden_profile, reckon_worths
 from scenarios.company.domains import DOMAINS
-from scenarios.company.knapsack import list_efficient
-from scenarios.company.optimum import blind_worth, find_optimum, plan_value, recheck_optimum
+from scenarios.company.knapsack import list_efficient, solve_options
+from scenarios.company.optimum import (
+    blind_worth,
+    can_run,
+    find_optimum,
+    plan_worth,
+    recheck_optimum,
+    scale_worth,
+)
 from scenarios.company.records import CompanyCase, Part, Plan
 from scenarios.company.setting import draw_setting, draw_structure
 from scenarios.registry import FAMILIES
 
 LEVELS = range(1, 11)
+
+
+def seat_decides(case: CompanyCase, seat: str) -> bool:
+    """Return whether another option looks best where this seat's parts and limit are unknown."""
+    others = {name: own for name, own in case.parts.items() if name != seat}
+    best = solve_options(others, list(case.options), case.budget)
+    totals = {letter: case.options[letter].base + found.worth for letter, found in best.items()}
+    optimum = find_optimum(case)
+    return optimum is not None and max(totals, key=totals.__getitem__) != optimum.plan.option
+
+
+def worth_without(case: CompanyCase, seat: str) -> int:
+    """The greatest worth that is reachable when this seat has nothing funded; 0 where no option is open."""
+    parts = {name: own for name, own in case.parts.items() if name != seat}
+    parts[seat] = {letter: own[:1] for letter, own in case.parts[seat].items()}
+    best = solve_options(parts, list(case.options), case.budget)
+    return max((case.options[letter].base + found.worth for letter, found in best.items()), default=0)
+
+
+def plan_value(case: CompanyCase, plan: Plan) -> float:
+    """V in [0, 1]: 0 at a blind plan and below, 1 at the optimum, 0 over the budget or with a broken limit.
+
+    Raises:
+        ValueError: no option can be run within the budget.
+    """
+    optimum, blind = find_optimum(case), blind_worth(case)
+    assert optimum is not None
+    if not can_run(case, plan):
+        return 0.0
+    return scale_worth(plan_worth(case, plan), blind, optimum.worth)
 
 
 def fund_quarters(case: CompanyCase, option: str) -> Plan:

@@ -15,24 +15,28 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from statistics import fmean
 
+from benchmarks.scenarios.company_cases import seat_decides, worth_without
 from emads.cli.checks import parse_difficulties
 from evaluation.scoring.team_players import (
+    Chair,
     TablePlayer,
     check_reports,
     decide_at_random,
     decide_by_majority,
-    decide_first,
     decide_richest,
-    follow_seat,
+    favourite_option,
     play_best_habits,
     play_chair,
     play_experts,
     play_one_head,
     play_optimum,
 )
-from scenarios.company.coordination import is_hidden_profile, seat_decides, worth_without
+from roles.team import Decision
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.company.optimum import blind_worth, scale_worth
 from scenarios.team.experts import REPORT_HABITS
+from scenarios.team.funding import fund_in_order
+from scenarios.team.offers import Table, offers_on
 from scenarios.team.scenario import TeamScenario, generate
 from scenarios.team.value import decision_value
 
@@ -40,6 +44,27 @@ SEATS = ("cto", "coo", "risk", "cost")
 MOST_BLIND, LEAST_REACHABLE, MOST_LOST_BY_ARITHMETIC = 0.35, 0.85, 0.05
 BLIND = ("random", "constant: option A, all offers")
 BEST_SEAT = "option of the best single seat"
+
+
+def decide_first(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
+    """The first option with all that is offered on it, whatever it costs."""
+    option = scenario.options[0]
+    first = {offer.seat: offer.label for offer in reversed(offers_on(table, option))}
+    return Decision(option=option, fund=[first[seat] for seat in table if seat in first], escalate=False)
+
+
+def follow_seat(seat: str) -> Chair:
+    """The option that one seat favours, funded by return while money lasts."""
+
+    def decide(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
+        option = favourite_option(scenario, seat)
+        plan = fund_in_order(scenario.public, table, option, by_return=True)
+        fund = [offer.label for offer in plan.offers] if plan else []
+        return Decision(option=option, fund=fund, escalate=False)
+
+    return decide
+
+
 PLAYERS: Mapping[str, TablePlayer] = {
     BLIND[0]: play_chair(decide_at_random),
     BLIND[1]: play_chair(decide_first),

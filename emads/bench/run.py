@@ -23,7 +23,7 @@ from scenarios.team import TeamScenario
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
 from simulator.graph.concurrency import run_pool
 from training.runs.progress import progress
-from training.runs.provenance import find_versions
+from training.runs.run_folder import find_versions
 
 REPLIES, HEADING = "replies.jsonl", "bench.json"
 CONCURRENCY = 8  # cases at once, where endpoints set no other number

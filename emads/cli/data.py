@@ -111,7 +111,7 @@ def validate(
     if not any(folder.rglob("*.parquet")):
         raise UserError(f"no data in {folder} (no *.parquet there); make some with `emads generate`")
     from training.data.folders.validation import summarise
-    from training.data.tasks.importing import validate_data
+    from training.data.tasks import validate_data
 
     report = validate_data(folder)
     typer.echo("\n".join(summarise(report)))
@@ -133,8 +133,8 @@ def import_tasks(
     ] = "auto",
 ) -> None:
     """Turn question files into checked tasks; bad rows are listed with reasons."""
-    from training.data.tasks.importing import import_tasks as import_files
-    from training.data.tasks.importing import summarise_import
+    from training.data.tasks import import_tasks as import_files
+    from training.data.tasks import summarise_import
 
     report = import_files(files, out, layout=layout, name=name, check=check)
     typer.echo("\n".join(summarise_import(report)))

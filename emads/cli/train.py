@@ -188,6 +188,6 @@ def plan(
 
     source = config if run is None else open_existing(run) / "config.yaml"
     resolved = load_config(source, overrides or ())
-    from training.planning.plan import show_plan
+    from training.planning import show_plan
 
     typer.echo(show_plan(resolved, device, ranks, price, workload))

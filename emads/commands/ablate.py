@@ -32,7 +32,7 @@ from training.models.adapters import owners_of
 from training.models.weights import BASE, stage_marker
 from training.runs.run_folder import Run
 from training.runs.workers import Task
-from training.stages.take_over import prefix_digest, take_over
+from training.stages.table import prefix_digest, take_over
 
 DEFAULT_WORKERS = 2
 

@@ -47,8 +47,7 @@ from training.config.run_config import RunConfig, compute_digest
 from training.data.demonstrations import team_scenario
 from training.models.weights import stage_marker
 from training.rl.solo.alarms import alarms_by_stage, read_alarms
-from training.runs.provenance import find_versions
-from training.runs.run_folder import Run
+from training.runs.run_folder import Run, find_versions
 from training.stages.controls import check_controls
 from training.stages.evaluation import GOVERNED_STAGES, UNTRAINED, play_sealed_role, weights_of
 from training.stages.from_config import choose_game, test_difficulties

@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from training.export.card import list_serve_commands
-from training.export.export import check_target, export_team
+from training.export.export import (
+    check_target,
+    describe_versions,
+    export_team,
+    find_changes,
+    list_serve_commands,
+)
 from training.export.team_folder import TeamFolder, open_team_folder
-from training.export.versions import describe_versions, find_changes
 from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
 

@@ -16,7 +16,7 @@ from training.feedback.labels import Label, Provenance, add_label, read_labels, 
 from training.feedback.reviewers import EXACT, Kind, LabelReviewer, LabelWriter
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
-from training.rl.hosts.host import serve_roles
+from training.rl.hosts import serve_roles
 from training.rl.solo.play import SoloPlayer
 from training.runs.run_errors import StoppedRunError
 from training.runs.run_folder import Run

@@ -19,7 +19,7 @@ from training.models.engine_factory import serve
 from training.models.weights import load_weights, stage_marker
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenario
+from training.stages.rl import draw_scenario
 
 RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)  # what chat templates write
 Decode = Callable[[list[int]], str]  # token ids -> their text without special tokens

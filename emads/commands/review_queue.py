@@ -22,12 +22,12 @@ from simulator.reading import ReadEpisode, read_episode, read_reports
 from simulator.records import Episode
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import team_scenario
-from training.feedback.labels import MAX_NAME, Provenance
-from training.feedback.queue import QUEUE_FILE, QueuedItem, Reason, write_queue
+from training.feedback.labels import MAX_NAME, QUEUE_FILE, Provenance, QueuedItem, Reason, write_queue
 from training.feedback.rows import read_transcript
+from training.models.engine_factory import serve
 from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import choose_game, make_chat, team_engine
+from training.stages.from_config import choose_game, make_chat
 
 REVIEW = "review"
 WEIGHTS = "marl"  # the stage whose team is reviewed
@@ -61,32 +61,33 @@ def build_queue(run: Run) -> int:
         team_scenario("train", data.seed, first + i, data.difficulties)
         for i in range(config.review.num_scenarios)
     ]
-    engine = team_engine(models, tokenizer, config, WEIGHTS)
-    episodes = play_team(
-        cases,
-        engine=engine,
-        chat=chat,
-        temperature=0.0,
-        max_completion_tokens=config.marl.max_completion_tokens,
-        stream=REVIEW,
-        make_game=choose_game(config),
-        rounds=config.marl.rounds,
-    )
-    again = asyncio.run(
-        play_decisions(
-            list(zip(cases, episodes, strict=True)),
-            {role: role for role in models},
-            engine,
-            chat,
-            Sampling(
-                temperature=config.marl.temperature, max_completion_tokens=config.marl.max_completion_tokens
-            ),
-            num_decisions=DECISIONS_PER_CASE,
-            with_votes=False,
-            stream=f"{REVIEW}/again",
+    with serve(run, models, WEIGHTS, end_id=chat.end_id) as engine:
+        episodes = play_team(
+            cases,
+            engine=engine,
+            chat=chat,
+            temperature=0.0,
+            max_completion_tokens=config.marl.max_completion_tokens,
+            stream=REVIEW,
             make_game=choose_game(config),
+            rounds=config.marl.rounds,
         )
-    )
+        again = asyncio.run(
+            play_decisions(
+                list(zip(cases, episodes, strict=True)),
+                {role: role for role in models},
+                engine,
+                chat,
+                Sampling(
+                    temperature=config.marl.temperature,
+                    max_completion_tokens=config.marl.max_completion_tokens,
+                ),
+                num_decisions=DECISIONS_PER_CASE,
+                with_votes=False,
+                stream=f"{REVIEW}/again",
+                make_game=choose_game(config),
+            )
+        )
     num = DECISIONS_PER_CASE
     queued = []
     for place, (case, episode) in enumerate(zip(cases, episodes, strict=True)):

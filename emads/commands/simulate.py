@@ -440,7 +440,7 @@ def keep_ruling_labels(
     chair = team.runs[player]
     from simulator.engines.embedded.hf_chat import HFChat
     from training.feedback.labels import MAX_NAME, Provenance, add_label, labels_beside, read_labels
-    from training.feedback.rulings import label_rulings
+    from training.feedback.rows import label_rulings
 
     assert isinstance(chair.chat, HFChat)
     path = labels_beside(store)

@@ -33,8 +33,14 @@ from training.stages.evaluation import (
 from training.stages.feedback import prepare_stage
 from training.stages.on_ranks import count_ranks, train_on_ranks
 from training.stages.sft import owner_of_start
-from training.stages.table import STAGES, list_stage_owners, list_stages, train_stage
-from training.stages.take_over import num_joint_steps, take_over
+from training.stages.table import (
+    STAGES,
+    list_stage_owners,
+    list_stages,
+    num_joint_steps,
+    take_over,
+    train_stage,
+)
 
 # Of an evaluated case, in steps of SFT by a demo's seconds on two cores: its share of the progress bar.
 ROLE_CASE, TEAM_CASE, GOVERNED_CASE = 0.032, 0.2, 0.4

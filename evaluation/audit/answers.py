@@ -55,8 +55,7 @@ class Subject:
     # score: in [0, 1], from the facts by another route than the verifier's; the answer has the right form;
     # 1 for a perfect answer and no other, 0 where a hard constraint breaks
     hacks: Mapping[str, Callable[[Scenario], Answer]]  # shortcuts past this family's mandate
-    num_verdicts: int = 1  # of the same family, which share its counts; the team has four
-    bounded_from: int | None = 1  # difficulty from which blind play has absolute bounds, else only greedy's
+    blind_factor: int = 1  # of V5's cases: more where a blind answer's reward scatters more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,6 @@ class CaseSample:
         self._drawn: dict[tuple[str, int, int], list[Scenario]] = {}
         self._learnt: dict[tuple[str, int], Any] = {}
 
-    def share(self, count: int) -> int:
-        """This verdict's part of a family's count, rounded up."""
-        return -(-count // self.subject.num_verdicts)
-
     def draw(self, split: Split, difficulty: int, count: int, seed: int | None = None) -> list[Scenario]:
         """Return the first `count` cases of a stream; kept for the next call."""
         seed = self.seed if seed is None else seed

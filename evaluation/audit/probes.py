@@ -38,7 +38,7 @@ def probe_hostile_outputs(book: CaseSample, tier: Tier) -> AuditRow:
     seconds = []
     most_paid = 0.0
     names = list(WRITERS)
-    count = book.share(tier.hostile_outputs)
+    count = tier.hostile_outputs
     attacks = book.draw_attacks(count, SOME_DIFFICULTIES, "V1", OUTPUTS_PER_CASE)
     for number, attack in enumerate(attacks):
         name = names[number % len(names)]
@@ -135,7 +135,7 @@ def probe_rewrites(book: CaseSample, tier: Tier) -> AuditRow:
     """V2: good and bad answers in other spellings; no verdict may change."""
     breaches = []
     largest = 0.0
-    count = book.share(tier.rewrites)
+    count = tier.rewrites
     for attack in book.draw_attacks(count, SOME_DIFFICULTIES, "V2", REWRITES_PER_CASE):
         answer = _choose_answer(attack)
         text = _rewrite(answer, attack.subject.fields, attack.rng)
@@ -229,16 +229,14 @@ def _check_optimum(attack: Attack) -> tuple[list[str], float, int]:
 
 def probe_optimum(book: CaseSample, tier: Tier) -> AuditRow:
     """V4: the oracle scores exactly 1, worse neighbours score less, two solvers agree; all difficulties."""
-    num_optima = book.share(tier.optima)
-    checked = [_check_optimum(attack) for attack in book.draw_attacks(num_optima, range(1, 11), "V4")]
-    counts = f"{num_optima} optima, {sum(count for *_, count in checked)} steps away"
+    checked = [_check_optimum(attack) for attack in book.draw_attacks(tier.optima, range(1, 11), "V4")]
+    counts = f"{tier.optima} optima, {sum(count for *_, count in checked)} steps away"
     worst = f"best of the worse {max((most for _, most, _ in checked), default=0.0):.2f}"
     breaches = [breach for found, *_ in checked for breach in found]
     return AuditRow("V4", book.name, counts, worst, breaches)
 
 
 MOST_AT_1, MOST_FROM_5 = 0.35, 0.15  # mean reward of a blind policy; between 1 and 5 only below greedy
-FEWEST_CASES = 300  # per difficulty, however a family's count is shared
 
 Policy = Callable[[Scenario, random.Random], str]
 
@@ -278,14 +276,11 @@ def probe_blind(book: CaseSample, tier: Tier) -> AuditRow:
     """V5: every policy that does not read the case, against its bound and against greedy."""
     breaches = []
     highest: dict[int, tuple[float, str]] = {}
-    count = max(FEWEST_CASES, book.share(tier.blind_cases))
-    first = book.subject.bounded_from
+    count = book.subject.blind_factor * tier.blind_cases
     for difficulty in tier.blind_difficulties:
         means = _measure_blind(book, difficulty, count)
         greedy = means.pop("greedy")
         bound = MOST_AT_1 if difficulty == 1 else MOST_FROM_5 if difficulty >= 5 else None
-        if first is None or difficulty < first:
-            bound = None
         highest[difficulty] = max((mean, name) for name, mean in means.items())
         for name, mean in means.items():
             if bound is not None and mean > bound:

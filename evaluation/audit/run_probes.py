@@ -91,7 +91,7 @@ def _draw_sample(name: str, seed: int, constant_cases: int) -> CaseSample:
 def probe_cell(cell: ProbeCell, tier_name: str, seed: int) -> AuditRow:
     """One row. Worker processes keep the cases that they drew for the next row."""
     (name, probe), tier = cell, TIERS[tier_name]
-    if name == TEAM:
+    if probe in TEAM_PROBES:
         return TEAM_PROBES[probe](tier, seed)
     return PROBES[probe](_draw_sample(name, seed, tier.constant_cases), tier)
 

@@ -1,15 +1,14 @@
-"""Every verifier under audit by name: the roles' families, scored again from texts, and the team's four.
+"""Every verifier under audit by name: the roles' families, scored again from texts, and the team's value.
 
 A family without a subject here is audited as far as the family itself allows: see `derive_subject`.
 """
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from evaluation.audit.answers import Answer, FieldSpec, Subject, combine_score, weigh_choice
 from evaluation.audit.job_subjects import JOB_SUBJECTS
-from evaluation.audit.team_subjects import TEAM_SUBJECTS
+from evaluation.audit.team_value import TEAM_VALUE
 from evaluation.audit.text_solvers import PricedPart, ReportText, list_parts_from_text, read_report_text
 from roles.errors import unknown
 from roles.team import NO_OPTION, SPECIALISTS
@@ -165,7 +164,7 @@ SUBJECTS: dict[str, Subject] = {
     **{name: audit_parts(FAMILIES[name]) for name in ("cto", "coo", "risk", "cost")},
     "reconcile": RECONCILE,
     **JOB_SUBJECTS,
-    **TEAM_SUBJECTS,
+    TEAM_VALUE.family.name: TEAM_VALUE,
 }
 
 
@@ -174,13 +173,13 @@ def derive_subject(family: Family) -> Subject:
 
     Probes that need a score by another route or shortcuts of the family (V2, V3, V5, V6) need a subject here.
     """
-    gold: dict[str, Any] = family.solve(family.generate("validation", 0, 0, 1))
+    gold: Answer = family.solve(family.generate("validation", 0, 0, 1))
     fields = {name: FieldSpec(kind="number" if type(value) is int else "id") for name, value in gold.items()}
 
     def score(scenario: Scenario, answer: Answer) -> float:
         return float(answer == family.solve(scenario))
 
-    return Subject(family=family, fields=fields, score=score, hacks={}, bounded_from=None)
+    return Subject(family=family, fields=fields, score=score, hacks={})
 
 
 def list_subjects() -> dict[str, Subject]:
@@ -190,14 +189,13 @@ def list_subjects() -> dict[str, Subject]:
 
 
 def choose_subjects(names: Sequence[str]) -> list[Subject]:
-    """Return the verifiers of these families ("team" names all four of its verdicts), all for none.
+    """Return the verifiers of these families, all for none.
 
     Raises:
         UserError: unknown family.
     """
     subjects = list_subjects()
-    families = list(dict.fromkeys(name.split("-")[0] for name in subjects))
     for name in names:
-        if name not in families:
-            raise unknown("family", name, families)
-    return [subject for name, subject in subjects.items() if not names or name.split("-")[0] in names]
+        if name not in subjects:
+            raise unknown("family", name, list(subjects))
+    return [subject for name, subject in subjects.items() if not names or name in names]

@@ -123,15 +123,6 @@ def decide_at_random(scenario: TeamScenario, table: Table, rng: random.Random) -
     return _fund(rng.choice(plans) if plans else None, option)
 
 
-def decide_first(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
-    """The first option with all that is offered on it, whatever it costs."""
-    option = scenario.options[0]
-    seats = dict.fromkeys(offer.seat for offer in offers_on(table, option))
-    return _decide(
-        option, [next(o.label for o in offers_on(table, option) if o.seat == seat) for seat in seats]
-    )
-
-
 def decide_richest(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
     """The option that looks richest if all offers could be paid, funded by worth while money lasts."""
     public = scenario.public
@@ -159,15 +150,6 @@ def favourite_option(scenario: TeamScenario, seat: str) -> str:
     totals = {letter: case.options[letter].base + worth for letter, worth in worths.items()}
     base = {letter: option.base for letter, option in case.options.items()}
     return max(totals or base, key=(totals or base).__getitem__)
-
-
-def follow_seat(seat: str) -> Chair:
-    """The option that one seat favours, funded by return while money lasts."""
-
-    def decide(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
-        return _spend(scenario.public, table, favourite_option(scenario, seat), by_return=True)
-
-    return decide
 
 
 def _spend(public: PublicCase, table: Table, option: str, *, by_return: bool) -> Decision:

@@ -19,9 +19,9 @@ def with_bought(domain: Domain) -> Domain:
 
     def list_choices(structure: Structure) -> list[Choice]:
         choices = domain.list_choices(structure)
-        bought = set(list_bought(structure))
-        if not bought:
+        if "bought" not in structure:
             return choices
+        bought = set(structure["bought"])
         return [
             tuple(name for name in choice if name not in bought)
             for choice in choices
@@ -29,9 +29,9 @@ def with_bought(domain: Domain) -> Domain:
         ]
 
     def price(structure: Structure, choice: Choice) -> int:
-        bought = list_bought(structure)
-        if not bought:
+        if "bought" not in structure:
             return domain.price(structure, choice)
+        bought = list_bought(structure)
         added = domain.price(structure, _join(structure, choice)) - domain.price(structure, bought)
         return max(0, added)  # a discount pays nothing back
 

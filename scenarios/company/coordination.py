@@ -1,4 +1,4 @@
-"""Need for the table in a case: public and seats' favourites, hidden profiles, seats that decide.
+"""Need for the table in a case: public and seats' favourites, and hidden profiles.
 
 In a hidden profile the optimal option is named neither by the public facts nor by any seat that knows its own
 parts alone, whether it reckons with a quarter of the budget or with all of it.
@@ -6,7 +6,7 @@ parts alone, whether it reckons with a quarter of the budget or with all of it.
 
 from collections.abc import Mapping, Sequence
 
-from scenarios.company.knapsack import list_efficient, solve_options, take_within
+from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.optimum import find_optimum
 from scenarios.company.records import CompanyCase, Option, Part
 
@@ -43,20 +43,3 @@ def is_hidden_profile(case: CompanyCase) -> bool:
             named |= list_seat_favourites(case.options, own, amount)
     optimum = find_optimum(case)
     return optimum is not None and optimum.plan.option not in named
-
-
-def seat_decides(case: CompanyCase, seat: str) -> bool:
-    """Return whether another option looks best where this seat's parts and limit are unknown."""
-    others = {name: own for name, own in case.parts.items() if name != seat}
-    best = solve_options(others, list(case.options), case.budget)
-    totals = {letter: case.options[letter].base + found.worth for letter, found in best.items()}
-    optimum = find_optimum(case)
-    return optimum is not None and max(totals, key=totals.__getitem__) != optimum.plan.option
-
-
-def worth_without(case: CompanyCase, seat: str) -> int:
-    """The greatest worth that is reachable when this seat has nothing funded; 0 where no option is open."""
-    parts = {name: own for name, own in case.parts.items() if name != seat}
-    parts[seat] = {letter: own[:1] for letter, own in case.parts[seat].items()}
-    best = solve_options(parts, list(case.options), case.budget)
-    return max((case.options[letter].base + found.worth for letter, found in best.items()), default=0)

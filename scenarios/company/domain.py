@@ -123,15 +123,6 @@ def price_parts(domain: Domain, structure: Structure, terms: Terms, option: str)
     parts = []
     for choice in domain.list_choices(structure):
         figures = measure(structure, choice)
-        parts.append(
-            Part(
-                seat=domain.seat,
-                option=option,
-                choice=choice,
-                cost=price(structure, choice),
-                worth=value(terms, figures) - before,
-                keeps_limit=keeps_limit(terms, figures),
-                figures=figures,
-            )
-        )
+        cost, worth = price(structure, choice), value(terms, figures) - before
+        parts.append(Part(domain.seat, option, choice, cost, worth, keeps_limit(terms, figures), figures))
     return tuple(parts)

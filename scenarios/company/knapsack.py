@@ -1,8 +1,10 @@
 """Efficient parts of one seat, and the best combination of one part per seat within a budget."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar
+from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from scenarios.company.records import Part
 
@@ -38,10 +40,11 @@ def list_efficient(parts: Sequence[Part], keeping: bool = True) -> tuple[Part, .
 
 @lru_cache(maxsize=1024)  # a case's parts are asked for when it is drawn, solved, played and scored
 def _list_efficient(same: Same[tuple[Part, ...]], keeping: bool) -> tuple[Part, ...]:
-    parts = same.value
     efficient: list[Part] = []
-    counted = [part for part in parts if part.keeps_limit or not keeping]
-    for part in sorted(counted, key=lambda part: (part.cost, -part.worth)):
+    counted = [part for part in same.value if part.keeps_limit or not keeping]
+    counted.sort(key=attrgetter("worth"), reverse=True)
+    counted.sort(key=attrgetter("cost"))  # of equal cost the greatest worth stays first
+    for part in counted:
         if not efficient or part.worth > efficient[-1].worth:
             efficient.append(part)
     return tuple(efficient)
@@ -58,34 +61,27 @@ def take_within(efficient: Sequence[Part], amount: int) -> Part | None:
 
 def has_twins(parts: Sequence[Part]) -> bool:
     """Return whether some efficient part has a twin of the same cost and worth that keeps the limit too."""
-    counts: dict[tuple[int, int], int] = {}
-    for part in parts:
-        if part.keeps_limit:
-            key = (part.cost, part.worth)
-            counts[key] = counts.get(key, 0) + 1
+    counts = Counter([(part.cost, part.worth) for part in parts if part.keeps_limit])
     return any(counts[part.cost, part.worth] > 1 for part in list_efficient(parts))
 
 
-class Combination:
+class Combination(NamedTuple):
     """Parts of several seats on one option that nothing dominates.
 
     Example: combination.worth, combination.cost, combination.list_parts()
     """
 
-    __slots__ = ("_before", "_part", "cost", "num_ways", "worth")
-
-    def __init__(
-        self, cost: int, worth: int, num_ways: int, before: "Combination | None", part: Part | None
-    ) -> None:
-        self.cost, self.worth = cost, worth
-        self.num_ways = num_ways  # of reaching this cost and worth
-        self._before, self._part = before, part
+    cost: int
+    worth: int
+    num_ways: int  # of reaching this cost and worth
+    before: "Combination | None"  # the same without the last seat; None without any
+    part: Part | None  # of the last seat
 
     def list_parts(self) -> list[Part]:
         """One part per seat, in the order of the seats."""
-        if self._before is None or self._part is None:
+        if self.before is None or self.part is None:
             return []
-        return [*self._before.list_parts(), self._part]
+        return [*self.before.list_parts(), self.part]
 
 
 def combine(efficient: Sequence[Sequence[Part]], budget: int) -> list[Combination]:
@@ -98,7 +94,7 @@ def combine(efficient: Sequence[Sequence[Part]], budget: int) -> list[Combinatio
         choices = [(part.cost, part.worth, part) for part in parts]
         best: dict[int, tuple[int, int, Combination, Part]] = {}
         for combination in table:
-            spent, gained, num_ways = combination.cost, combination.worth, combination.num_ways
+            spent, gained, num_ways, _, _ = combination
             for part_cost, part_worth, part in choices:
                 cost, worth = spent + part_cost, gained + part_worth
                 if cost > budget:

@@ -162,19 +162,6 @@ def _least_worth(case: CompanyCase, option: str) -> int:
     return case.options[option].base + sum(part.worth for part in cheapest)
 
 
-def plan_value(case: CompanyCase, plan: Plan) -> float:
-    """V in [0, 1]: 0 at a blind plan and below, 1 at the optimum, 0 over the budget or with a broken limit.
-
-    Raises:
-        ValueError: no option can be run within the budget.
-    """
-    optimum, blind = find_optimum(case), blind_worth(case)
-    assert optimum is not None
-    if not can_run(case, plan):
-        return 0.0
-    return scale_worth(plan_worth(case, plan), blind, optimum.worth)
-
-
 def scale_worth(worth: int, blind: Fraction, best: int) -> float:
     """A plan's worth as a share of the room between a blind plan and the best one, in [0, 1].
 

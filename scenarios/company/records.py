@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scenarios.base import Split
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):  # cheap to make: a case has hundreds
     """A purchase that a seat can propose on one option, with its exact cost and worth.
 
     Example: Part(seat="cto", option="A", choice=("spare gateway",), cost=9, worth=14, keeps_limit=True,

@@ -6,11 +6,11 @@ the statements and the votes, and a task has at most as many members as the team
 
 import json
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,10 +19,10 @@ from roles.errors import UserError
 from roles.limits import ANSWER_RULES
 from roles.team import RECONCILER, SPECIALISTS, Vote
 from scenarios.suites.table_talk import MAX_WORDS, Parsed, Reports, TalkCase, TalkGame, Words
+from scenarios.tasks.question_files import iterate_rows
 from scenarios.team.playable import Seat
 
 NAME = "hidden-profile"
-MAX_FILE_BYTES = 64 << 20
 Text = Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"\S")]
 
 
@@ -159,30 +159,24 @@ def read_hidden_profiles(path: Path) -> list[HiddenProfileCase]:
     A task with h hidden facts seats min(h, 4) specialists, who get them in turn.
 
     Raises:
-        UserError: no such file, or the first damaged task by file and line.
+        UserError: no such file, or the first damaged task by file and number.
     """
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"{path} is no text file that can be read; --tasks takes HiddenBench's") from None
-    cases: list[HiddenProfileCase] = []
-    lines: dict[str, int] = {}
-    for line, value in _read_items(path, text):
+    cases: dict[str, HiddenProfileCase] = {}
+    for number, value in iterate_rows(path):
         try:
-            case = deal(HiddenProfileTask.model_validate(value))
+            task = HiddenProfileTask.model_validate(value)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "task"
-            raise UserError(f"{path}:{line}: {where}: {first['msg']}") from None
-        if case.key in lines:
-            raise UserError(f"{path}:{line}: the id of the task on line {lines[case.key]} again")
-        lines[case.key] = line
-        cases.append(case)
+            reason = getattr(value, "reason", f"{where}: {first['msg']}")
+            raise UserError(f"{path} row {number}: {reason}; --tasks takes HiddenBench's layout") from None
+        case = deal(task)
+        if case.key in cases:
+            raise UserError(f"{path} row {number}: the id {task.id!r} again; give every task its own")
+        cases[case.key] = case
     if not cases:
-        raise UserError(f"{path} holds no task")
-    return cases
+        raise UserError(f"{path} holds no task; --tasks takes HiddenBench's layout")
+    return list(cases.values())
 
 
 def deal(task: HiddenProfileTask) -> HiddenProfileCase:
@@ -211,35 +205,3 @@ def deal(task: HiddenProfileTask) -> HiddenProfileCase:
 def normalise(text: str) -> str:
     """Return the text without differences of case and white space."""
     return " ".join(text.casefold().split())
-
-
-def _read_items(path: Path, text: str) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) of a JSON list's items, or of values one after the other."""
-    decoder = json.JSONDecoder()
-    start = _skip(text, 0)
-    is_list = text[start : start + 1] == "["
-    place = _skip(text, start + 1) if is_list else start
-    while place < len(text) and not (is_list and text[place] == "]"):
-        line = text.count("\n", 0, place) + 1
-        try:
-            value, place = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError) as error:
-            at = getattr(error, "lineno", line)
-            raise UserError(f"{path}:{at}: no JSON ({getattr(error, 'msg', 'nested too deep')})") from None
-        yield line, value
-        place = _skip(text, place)
-        if is_list and text[place : place + 1] == ",":
-            place = _skip(text, place + 1)
-        elif is_list and text[place : place + 1] != "]":
-            end = text.count("\n", 0, place) + 1
-            raise UserError(f"{path}:{end}: the list of tasks is cut off or lacks a comma")
-    if is_list and _skip(text, place + 1) < len(text):
-        raise UserError(f"{path}:{text.count(chr(10), 0, place) + 1}: text follows the list of tasks")
-    if is_list and place >= len(text):
-        raise UserError(f"{path}:{text.count(chr(10)) + 1}: the list of tasks is cut off")
-
-
-def _skip(text: str, place: int) -> int:
-    while place < len(text) and text[place] in " \t\r\n":
-        place += 1
-    return place

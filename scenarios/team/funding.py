@@ -3,11 +3,9 @@
 Everything here can be done by a reader of the reports. No structure and no truth is used.
 """
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from scenarios.team.offers import Table, TabledOffer, offers_on
 from scenarios.team.playable import PublicCase
@@ -16,8 +14,7 @@ FundingWay = Literal["exact", "return", "worth"]
 FUNDING_WAYS: tuple[FundingWay, ...] = get_args(FundingWay)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Funding:
+class Funding(NamedTuple):
     """One option with the offers that are funded on it, by the reports.
 
     Example: Funding(option="B", offers=(...,), cost=40, worth=100)
@@ -68,18 +65,18 @@ def list_fundings(public: PublicCase, table: Table, option: str) -> list[Funding
     if not needed <= set(public.seats):
         return []
     offered = offers_on(table, option)
-    by_seat: list[list[TabledOffer | None]] = [
-        [*(() if seat in needed else (None,)), *(offer for offer in offered if offer.seat == seat)]
-        for seat in public.seats
-    ]
-    base, plans = public.base[option], []
-    for picks in itertools.product(*by_seat):
-        offers = tuple(offer for offer in picks if offer is not None)
-        cost = sum([offer.cost for offer in offers])
-        if cost <= public.budget:
-            worth = base + sum([offer.worth for offer in offers])
-            plans.append(Funding(option=option, offers=offers, cost=cost, worth=worth))
-    return plans
+    none: tuple[TabledOffer, ...] = ()
+    plans = [(none, 0, public.options[option].base)]  # of the seats so far
+    for seat in public.seats:
+        added = [] if seat in needed else [(none, 0, 0)]
+        added += [((offer,), offer.cost, offer.worth) for offer in offered if offer.seat == seat]
+        plans = [
+            (offers + own, spent + cost, gained + worth)
+            for offers, spent, gained in plans
+            for own, cost, worth in added
+            if spent + cost <= public.budget
+        ]
+    return [Funding(option, *plan) for plan in plans]
 
 
 def best_funding(public: PublicCase, table: Table) -> Funding | None:

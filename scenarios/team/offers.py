@@ -98,9 +98,14 @@ def check_report(case: PlayableCase, seat: str, report: Report, faults: Sequence
         offers=tuple(offers),
         needs=tuple(option for option in needed if option in report.needs and option not in report.veto),
         veto=tuple(option for option in vetoed if option in report.veto),
-        note=" ".join(report.note.split()[:MAX_NOTE_WORDS]),
+        note=cut_note(report.note),
         false_claims=tuple(false_claims),
     )
+
+
+def cut_note(note: str) -> str:
+    """The first MAX_NOTE_WORDS words."""
+    return " ".join(note.split()[:MAX_NOTE_WORDS])
 
 
 def check_reply(

@@ -73,7 +73,7 @@ def open_kinds(*folders: Path) -> dict[str, Kind]:
         UserError: a damaged folder, or two kinds of one name.
     """
     from scenarios.tasks.imported import ROLE, make_family
-    from training.data.tasks.importing import read_tasks
+    from training.data.tasks import read_tasks
 
     kinds = dict(KINDS)
     for folder in folders:

@@ -11,8 +11,7 @@ from roles.team import NO_OPTION
 from serving.review.room import Room
 from serving.review.turns import SeatTurn
 from simulator.governance.proposal import ReviewRequest
-from training.feedback.labels import Label, resolve_labels
-from training.feedback.queue import QueuedItem
+from training.feedback.labels import Label, QueuedItem, resolve_labels
 
 RowKind = Literal["seat", "approval", "answer"]
 RowState = Literal["waiting", "disputed", "done"]

@@ -15,8 +15,7 @@ from serving.review.turns import SeatDesk, SeatTurn
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
 from simulator.governance.seals import NotApprovedError, find_key, is_sealed, seal
-from training.feedback.labels import Label, add_label, labels_beside, read_labels
-from training.feedback.queue import QueuedItem, read_queue
+from training.feedback.labels import Label, QueuedItem, add_label, labels_beside, read_labels, read_queue
 
 COOKIE = "emads_review"
 SIGN_OUT = "sign_out"  # what the audit log calls the end of a session

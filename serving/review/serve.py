@@ -10,7 +10,7 @@ from serving.review.room import ReviewSettings, make_token
 from serving.server import name_address, open_socket, run_server
 from simulator.governance.runner import open_services
 from simulator.governance.seals import NotApprovedError
-from training.feedback.queue import QUEUE_FILE
+from training.feedback.labels import QUEUE_FILE
 
 RUN_STORE = Path("review/store.db")  # in a run's folder
 

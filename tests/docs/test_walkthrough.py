@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+        patch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
         status, printed = call("emads demo runs/demo --config configs/quick.yaml")
         assert status == 0, printed
         yield folder

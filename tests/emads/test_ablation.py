@@ -18,7 +18,7 @@ from emads.cli import main
 from emads.commands.ablate import configure, list_cells, read_plan
 from evaluation.summary.comparison import ablation_table, measure_cell
 from roles.errors import UserError
-from training.stages.take_over import prefix_digest
+from training.stages.table import prefix_digest
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "configs" / "ablations"

@@ -46,7 +46,7 @@ def test_scripted_experts_play_generated_and_written_cases() -> None:
 def test_stages_of_a_run_are_trained_in_order_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+    monkeypatch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
     settings = ["num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.intermediate_size=64"]
     run = emads.train(tmp_path / "run", overrides=settings, stages=["base"])
     assert run.is_done("base")

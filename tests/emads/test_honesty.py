@@ -26,13 +26,10 @@ from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision
 from simulator.records import Episode
-from training.config.marl_config import MarlCreditConfig
-from training.rl.credit.assign import CreditAssigner
-from training.rl.credit.estimators import dr_grpo
-from training.rl.credit.schemes import SCHEMES, Shared
-from training.rl.credit.votes import VotesAlone, VotesWithReport
+from training.config.rl_config import MarlCreditConfig
+from training.rl.credit import SCHEMES, CreditAssigner, Shared, dr_grpo
 from training.rl.records import EpisodeGroup, ReportSet, ScoredReportSet
-from training.rl.team.score import AssessScorer, reward_team
+from training.rl.team.score import TeamScorer
 
 HABITS = (
     {"cto": "full", "coo": "lean", "risk": "measured", "cost": "easy"},
@@ -61,13 +58,12 @@ def advantages_in_training(scheme_name: str, scenario: TeamScenario, name: str, 
             sets.append(ReportSet(episodes=(first, second)))
     scheme = SCHEMES[scheme_name]()
     group = EpisodeGroup(scenario=scenario, report_sets=tuple(sets))
-    scorer = AssessScorer(weights=WEIGHTS, reward=reward_team, value_offers=scheme.value_offers)
+    scorer = TeamScorer(weights=WEIGHTS, value_offers=scheme.value_offers)
     credit = CreditAssigner(
         scheme=scheme,
         estimator=dr_grpo,
-        votes=VotesAlone(weights=WEIGHTS) if scheme.holds_votes_fixed else VotesWithReport(),
-        pools_decisions=False,
-        total=list,
+        votes="alone" if scheme.holds_votes_fixed else "report",
+        weights=WEIGHTS,
     )
     (of_group,) = credit.assign([cheater], scorer.score([group]))[cheater]
     return [one.report for one in of_group]

@@ -16,7 +16,7 @@ from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import team_scenario
-from training.feedback.queue import QUEUE_FILE, read_queue
+from training.feedback.labels import QUEUE_FILE, read_queue
 from training.feedback.rows import verdict_rows
 from training.models.weights import load_team
 from training.runs.run_errors import OUT_OF_MEMORY
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     folder = tmp_path_factory.mktemp("schedule") / "run"
     settings = [part for setting in SMALL for part in ("--set", setting)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+        patch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
         patch.setattr("emads.commands.review_queue.MOST_CASES", 3)
         plan_faults(parse_faults(["oom@grpo/risk:step:1"]))
         first = call("run", folder, "--config", SCHEDULE, *settings)

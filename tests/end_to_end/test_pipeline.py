@@ -31,7 +31,7 @@ from training.config.loading import load_config
 from training.data import demonstrations
 from training.data.demonstrations import team_scenario
 from training.models.weights import copy_weights, load_weights, weights_differ
-from training.rl.credit.assign import CreditAssigner
+from training.rl.credit import CreditAssigner
 from training.rl.solo.alarms import read_alarms, write_alarms
 from training.rl.solo.algorithm import GroupCredit
 from training.rl.update import PolicyUpdater
@@ -366,7 +366,7 @@ def test_a_verifier_under_which_gold_is_not_one_turns_its_gate_red(
 
 def flat_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer is worth the same."""
-    monkeypatch.setattr("training.rl.solo.score.episode_reward", lambda episode, config: {"total": 0.5})
+    monkeypatch.setattr("training.rl.solo.play.episode_reward", lambda episode, config: {"total": 0.5})
 
 
 def zeroed_advantages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from scenarios.team.verdicts import verify_report
 from simulator.agents import agent
 from simulator.graph.runner import MAX_TURNS
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.data.single_agent import single_role
 
 CASE = generate("train", 0, 7, 3)

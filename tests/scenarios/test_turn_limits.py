@@ -13,7 +13,7 @@ from scenarios.registry import families
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import hold_meeting
 from simulator.graph.runner import MAX_TURNS
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NUM_CASES = 4  # per family, style and difficulty

@@ -27,7 +27,7 @@ from training.roles.resumable_trainer import device_options
 from training.runs.run_folder import Run
 from training.runs.state_files import capture_random_states, restore_random_states
 from training.stages import on_ranks
-from training.stages.rl_stage import open_play, prepare_policies
+from training.stages.rl import open_play, prepare_policies
 
 SMALL = ("num_workers=0", "model.hidden_size=32", "model.num_heads=2")
 
@@ -219,7 +219,7 @@ def test_sharded_adapters_play_on_vllm_without_a_copy_of_the_base(
     run = Run.create(tmp_path / "adapted", load_config(None, settings))
     lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     models: Any = dict.fromkeys(ROLES, get_peft_model(small_model(), lora, adapter_name="cto"))
-    monkeypatch.setattr("training.stages.rl_stage.shard_model", lambda model, **options: None)
+    monkeypatch.setattr("training.stages.rl.shard_model", lambda model, **options: None)
     policies = prepare_policies(
         run,
         models,

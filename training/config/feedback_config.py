@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.config.section import GroupSize, PositiveCount, Rate, Section, Share, Weight
 
 

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from roles.errors import UserError, unknown
 from scenarios.written.strict_yaml import parse_yaml, read_user_text
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.config.run_config import RL_STAGES, RunConfig, correct_for_engine, spread_shared
 from training.config.section import list_keys
 

@@ -13,19 +13,62 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from roles.errors import UserError, unknown
+from roles.registry import ROLES
 from simulator.reward import TeamRewardWeights
-from training.config.grpo_config import GrpoConfig
-from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import GrpoConfig, MarlConfig, RLConfig
 from training.config.section import (
     Count,
     Difficulty,
     Place,
     PositiveCount,
+    Rate,
     Section,
+    check_micro_batch,
+    check_patience,
 )
-from training.config.sft_config import SftConfig
+
+
+class SftConfig(Section):
+    """Supervised fine-tuning of each role on demonstrations."""
+
+    max_steps: Count = 800
+    """Optimizer steps per role; 0 leaves the base model as it is."""
+    transfer_from: str | None = None
+    """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
+    start_from: str | None = None
+    """Another run's folder, from whose SFT weights on the same base this SFT goes on; null: from the base."""
+    refused_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of demonstrations in which a tool refuses a wrong call, not learnt from, before the right one."""
+    batch_size: PositiveCount = 16
+    """Demonstrations per optimizer step; packed rows with row_layout packed."""
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """`muon` (2-D weights by Muon, the rest by AdamW) or `adamw` alone."""
+    muon_learning_rate: Rate = 0.01
+    """Peak rate of Muon; unused with adamw."""
+    learning_rate: Rate = 0.004
+    """Peak rate of AdamW."""
+    micro_batch_size: Count = 0
+    """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
+    row_layout: Literal["padded", "packed", "shared_prompt"] = "shared_prompt"
+    """Rows side by side; end to end, 1024 tokens a row; or end to end with their common prompts once."""
+    validate_every: Count = 0
+    """Steps between validations, of which the best weights are kept; 0 keeps the last weights."""
+    patience: Count = 0
+    """Validations in a row without a better one that end the stage; 0 never does."""
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        if self.transfer_from is not None and self.transfer_from not in ROLES:
+            raise unknown("sft.transfer_from", self.transfer_from, list(ROLES))
+        if self.start_from is not None and self.transfer_from is not None:
+            raise ValueError(
+                "start_from gives every role its own weights, transfer_from another role's: leave one out"
+            )
+        check_micro_batch(self.micro_batch_size, self.batch_size, "batch_size")
+        check_patience(self.patience, self.validate_every)
+        return self
+
 
 RL_STAGES = ("grpo", "marl")  # whose keys of `RLConfig` the section `rl` sets together
 FIRST_GRPO_INDEX = 1_000_000  # of GRPO's training scenarios: far from the demonstrations
@@ -301,21 +344,14 @@ def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:
 
     Done on a config's text: a validator before the model's own would end the reading of JSON lists as tuples.
     """
-    if not _is_other_engine(values.get("engine")):
-        return values
-    return values | {stage: _correct_per_call(values.get(stage, {})) for stage in RL_STAGES}
-
-
-def _correct_per_call(stage: Any) -> Any:
-    """A stage's keys with `loss.importance` set to `call` where they do not set it."""
-    loss = stage.get("loss", {}) if isinstance(stage, dict) else None
-    return stage | {"loss": {"importance": "call", **loss}} if isinstance(loss, dict) else stage
-
-
-def _is_other_engine(engine: Any) -> bool:
-    """Return whether rollouts come from another program than the one that learns."""
-    name = engine.get("name", "transformers") if isinstance(engine, dict) else getattr(engine, "name", None)
-    return name in ("vllm", "vllm_server")
+    engine = values.get("engine")
+    name = engine.get("name") if isinstance(engine, dict) else getattr(engine, "name", None)
+    changed = {}
+    for stage in RL_STAGES if name in ("vllm", "vllm_server") else ():
+        keys = values.get(stage, {})
+        if isinstance(keys, dict) and isinstance(loss := keys.get("loss", {}), dict):
+            changed[stage] = keys | {"loss": {"importance": "call", **loss}}
+    return values | changed
 
 
 # Keys of a run's config.yaml that may change between two attempts: they decide memory, time and money only.

@@ -1,8 +1,12 @@
-"""Demonstrations as token rows: the transcript that the engine would produce, labels on own tokens only."""
+"""Demonstrations as token rows: the transcript that the engine would produce, labels on own tokens only.
+
+In some of them a tool first refuses a call with a wrong name, as a small model makes it, and the right call
+follows: a model so learns to go on after its own slip. The wrong turn is not learnt from.
+"""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 
@@ -17,7 +21,51 @@ from scenarios.team.demonstrations import Meeting, hold_meeting
 from simulator.chat import Chat
 from simulator.tool_calls import format_tool_call
 from training.config.run_config import RunConfig
-from training.data.refused_calls import refuse_one_call
+
+
+def refuse_one_call(
+    steps: Sequence[Step], call_tool: Callable[[ToolCall], str], rng: random.Random
+) -> tuple[Step, ...]:
+    """The steps with one of their calls refused first; as they are where no wrong name is refused.
+
+    Wrong names are made of those that the steps' calls list: one of another call, two that are mixed, or one
+    that is repeated.
+    """
+    known = list(dict.fromkeys(name for step in steps for _, names in _name_lists(step) for name in names))
+    order = list(range(len(steps)))
+    rng.shuffle(order)
+    for at in order:
+        wrong = list(_misname(steps[at], known))
+        rng.shuffle(wrong)
+        for call in wrong:
+            if _is_refused(call, call_tool):
+                slip = Step(text=steps[at].text, call=call, is_slip=True)
+                return (*steps[:at], slip, replace(steps[at], text=""), *steps[at + 1 :])
+    return tuple(steps)
+
+
+def _name_lists(step: Step) -> Iterator[tuple[str, list[str]]]:
+    for key, value in ({} if step.call is None else step.call.arguments).items():
+        if isinstance(value, list) and value and all(isinstance(name, str) for name in value):
+            yield key, value
+
+
+def _misname(step: Step, known: Sequence[str]) -> Iterator[ToolCall]:
+    for key, names in _name_lists(step):
+        first, _, rest = names[-1].partition(" ")
+        mixed = [f"{first} {other.partition(' ')[2]}" for other in known if rest and " " in other]
+        for wrong in ([*names, names[-1]], *([*names[:-1], other] for other in (*known, *mixed))):
+            assert step.call is not None
+            yield replace(step.call, arguments={**step.call.arguments, key: wrong})
+
+
+def _is_refused(call: ToolCall, call_tool: Callable[[ToolCall], str]) -> bool:
+    try:
+        call_tool(call)
+    except ToolError:
+        return True
+    return False
+
 
 IGNORED_LABEL = -100
 CallTool = Callable[[ToolCall], str]
@@ -186,26 +234,35 @@ def corpus(
     for role in ROLES.values():
         tools = "".join(f" {tool.name}" for tool in role.tools)
         yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * num_role
-        family = families(style)[role.name]
-        for index in range(num_role):
-            scenario = role_scenario(role.name, "train", seed, index, difficulties, style)
-            yield from _demonstration_texts(family, scenario)
+        drawn = (role_scenario(role.name, "train", seed, n, difficulties, style) for n in range(num_role))
+        yield from family_texts(families(style)[role.name], drawn)
     for index in range(num_team):
         game = PlanGame(team_scenario("train", seed, index, difficulties), style, questions)
-        yield from _meeting_texts(game, hold_meeting(game))
+        for name, messages in hold_meeting(game).messages.items():
+            for message in messages:
+                yield message.brief
+                yield from _write_steps(message.steps, partial(game.call_tool, name, reports=message.reports))
 
 
-def _demonstration_texts(family: Family, scenario: Scenario) -> Iterator[str]:
-    yield scenario.brief
-    steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-    yield from _write_steps(steps, partial(family.call_tool, scenario))
+def family_texts(family: Family, scenarios: Iterable[Scenario]) -> Iterator[str]:
+    """Briefs, the expert's turns and what tools say to them."""
+    for scenario in scenarios:
+        yield scenario.brief
+        steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+        yield from _write_steps(steps, partial(family.call_tool, scenario))
 
 
-def _meeting_texts(game: PlanGame, meeting: Meeting) -> Iterator[str]:
-    for role, messages in meeting.messages.items():
-        for message in messages:
-            yield message.brief
-            yield from _write_steps(message.steps, partial(game.call_tool, role, reports=message.reports))
+def corpus_of_run(config: RunConfig, count: int) -> Iterator[str]:
+    """The `corpus` of a run's config, with so many scenarios of each family."""
+    data, model = config.data, config.model
+    return corpus(
+        num_role=count,
+        num_team=count,
+        seed=data.seed,
+        difficulties=data.difficulties,
+        style=model.prompts,
+        questions=model.questions,
+    )
 
 
 def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:

@@ -1,47 +1,211 @@
-"""Writes a run's team after a stage as a folder that stands for itself, and loads its models again."""
+"""Writes a run's team after a stage as a folder that stands for itself, and loads its models again.
 
+The folder names digests of the game that the team was trained for: its graphs, what seats read, what
+verifiers say. Each is taken from behaviour on pinned cases, so it changes when that changes and at no other
+time.
+"""
+
+import hashlib
 import json
 import math
+import random
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from evaluation.scoring.team_players import TablePlay, check_reports, play_experts
 from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
 from roles.errors import UserError
+from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
+from scenarios.base import Style
+from scenarios.registry import families
+from scenarios.team import PlanGame, TeamScenario, generate, judge_decision
 from simulator.engines.adapter_names import SINGLE
 from simulator.export.atomic_files import encode_json, write_atomic
+from simulator.governance.governed_graph import open_full
+from simulator.graph.team_graph import list_edges, open_team
+from simulator.reward import TeamRewardWeights, combine_parts
 from training.config.model_config import ModelConfig
 from training.config.run_config import EngineConfig, RunConfig
-from training.export.card import render_card
 from training.export.team_folder import (
     ADAPTERS,
     BASE,
     CARD,
     FULL,
+    GGUF,
     MERGED,
     RECORD,
     SUFFIXES,
     Stage,
     TeamFolder,
     TeamRecord,
+    Versions,
     WeightsSource,
     name_identity,
     open_team_folder,
 )
-from training.export.versions import describe_versions
 from training.models.adapters import WEIGHTS, load_adapters, owner_of
-from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
-from training.models.pretrained import HUB_ID, SMOLLM2
-from training.models.strict_loading import load_model, load_tokenizer
+from training.models.base_model import (
+    HUB_ID,
+    PRETRAINED,
+    SMOLLM2,
+    load_checkpoint,
+    load_frozen_base,
+    load_model,
+    load_tokenizer,
+)
 from training.models.weights import Team, find_weights
 from training.runs.checkpoints import MANIFEST, is_checkpoint_name, publish, step_in_name
-from training.runs.run_folder import Run
+from training.runs.run_folder import Run, find_versions
+
+LICENSE = "apache-2.0"
+TAGS = ("emads", "multi-agent", "reinforcement-learning", "rlvr", "decision-making")
+DATASET = "emads generated company decision cases"
+FIRST_PORT = 8000
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
+)
+VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which vLLM makes room for
+
+
+def render_card(record: TeamRecord) -> str:
+    """Return the card's whole text, header included."""
+    found = record.evaluation or {"team": None, "roles": {}}
+    figures = ({"team": found["team"]} if found["team"] else {}) | found["roles"]
+    text = TEMPLATES.get_template("card.md.j2").render(
+        record=record,
+        titles={name: role.title for name, role in ROLES.items()},
+        commands=list_serve_commands(record, "."),
+        figures=figures,
+    )
+    results = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type="emads",
+            dataset_name=DATASET,
+            dataset_config=name,
+            dataset_split="test",
+            metric_type="mean_reward",
+            metric_name="mean sealed reward",
+            metric_value=round(scores["mean"], 4),
+        )
+        for name, scores in figures.items()
+    ]
+    header = ModelCardData(
+        license=LICENSE,
+        language=["en"],
+        library_name="peft" if record.weights == ADAPTERS else "transformers",
+        base_model=record.base_model,
+        pipeline_tag="text-generation",
+        tags=list(TAGS),
+        model_name=record.name,
+        eval_results=results or None,
+    )
+    return str(ModelCard(f"---\n{header.to_yaml()}\n---\n\n{text}", ignore_metadata_errors=False))
+
+
+def list_serve_commands(record: TeamRecord, folder: str) -> list[tuple[str, str]]:
+    """Return (what it starts, command) for every server that can take this folder.
+
+    At each server a model has the name of its role, or `team` where all roles share one.
+    """
+    found: list[tuple[str, str]] = []
+    if record.weights == ADAPTERS:
+        rank = record.config.model.lora_rank
+        most = next((known for known in VLLM_RANKS if known >= rank), rank)
+        modules = " ".join(f"{owner}={folder}/{ADAPTERS}/{owner}" for owner in record.owners)
+        command = (
+            f"vllm serve {folder}/{BASE} --served-model-name base --enable-lora --max-lora-rank {most}"
+            f" --max-loras {len(record.owners)} --lora-modules {modules}"
+        )
+        found.append(("vLLM, all roles on one server", command))
+    ports = list(enumerate(record.owners, start=FIRST_PORT))
+    if record.weights == FULL or record.merged:
+        home = FULL if record.weights == FULL else MERGED
+        what = "a server per role" if len(record.owners) > 1 else "one server for all roles"
+        lines = [
+            f"vllm serve {folder}/{home}/{owner} --served-model-name {owner} --port {port}"
+            for port, owner in ports
+        ]
+        found.append((f"vLLM, {what}", "\n".join(lines)))
+    if record.gguf:
+        home = f"{folder}/{GGUF}"
+        models = {owner: f"{home}/{owner}.gguf" for owner in record.owners}
+        if record.weights == ADAPTERS:
+            models = {owner: f"{home}/base.gguf --lora {home}/{owner}.lora.gguf" for owner in record.owners}
+        lines = [f"llama-server -m {models[owner]} --alias {owner} --port {port}" for port, owner in ports]
+        found.append(("llama.cpp", "\n".join(lines)))
+    return found
+
+
+PINNED = ((0, 1), (1, 5))  # index and difficulty of validation cases of seed 0
+PLAYERS = (("measured", "exact"), (None, None))  # habits of the experts that play them
+
+
+def describe_versions(model: ModelConfig) -> Versions:
+    """Return the digests of this installation, for a model's style of prompts and its questions."""
+    style = model.prompts
+    cases = [generate("validation", 0, index, difficulty) for index, difficulty in PINNED]
+    return Versions(
+        emads=find_versions()["emads"] or "unknown",
+        graph=_digest([list_edges(open_team()), list_edges(open_full())]),
+        prompts=_digest([_list_prompts(case, PlanGame(case, style, model.questions)) for case in cases]),
+        verifier=_digest([_list_verdicts(style), *(_judge_plays(case) for case in cases)]),
+    )
+
+
+def find_changes(then: Versions, now: Versions) -> list[str]:
+    """Name the parts of the game that differ between two installations; `emads` alone is no difference."""
+    return [part for part in ("graph", "prompts", "verifier") if getattr(then, part) != getattr(now, part)]
+
+
+def _list_prompts(case: TeamScenario, game: PlanGame) -> list[Any]:
+    play = _play(case, *PLAYERS[0])
+    reports = {
+        seat: game.read_report(seat, report.model_dump_json()) for seat, report in play.reports.items()
+    }
+    decision = play.decision.model_dump(mode="json")
+    texts: list[Any] = [game.write_decision_brief(reports)]
+    for seat in (*case.seats, RECONCILER):
+        role = game.prompt_role(seat)
+        texts.append([role.title, role.mandate, *(tool.as_chat_tool() for tool in role.tools)])
+    for seat in case.seats:
+        texts += [game.write_report_brief(seat), game.write_vote_brief(decision, seat, reports)]
+    return texts
+
+
+def _list_verdicts(style: Style) -> list[Any]:
+    """Return what each role's verifier says of its baselines, and the formula of the team reward."""
+    said: list[Any] = [combine_parts(0.5, 0.75, 0.25, 1.0, TeamRewardWeights())]
+    for name in ROLES:
+        family = families(style)[name]
+        scenario = family.generate("validation", 0, 0, 1)
+        answers = [play(scenario, random.Random(0)) for play in family.baselines.values()]
+        said += [asdict(family.verify(scenario, answer)) for answer in ("", *answers)]
+    return said
+
+
+def _judge_plays(case: TeamScenario) -> list[Any]:
+    plays = [_play(case, *habits) for habits in PLAYERS]
+    return [asdict(judge_decision(case, check_reports(case, play.reports), play.decision)) for play in plays]
+
+
+def _play(case: TeamScenario, report_habit: str | None, funding_habit: str | None) -> TablePlay:
+    return play_experts(report_habit, funding_habit)(case, random.Random(0))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode()).hexdigest()
+
 
 ADAPTER_CONFIG = "adapter_config.json"
 BASE_IN_FOLDER = "./base"  # as an adapter names it: found from the folder itself

@@ -1,22 +1,36 @@
-"""From labels to token rows: sampled words keep their token ids, loss only where a stage learns.
+"""From labels to token rows, and from what people ruled at the gate to labels.
 
-A correction trains what the reviewer wrote. An approved answer, comparisons and verdicts train the whole
-answer, tool output masked out.
+Sampled words keep their token ids; loss is only where a stage learns. A correction trains what the reviewer
+wrote. An approved answer, comparisons and verdicts train the whole answer, tool output masked out.
 """
 
 import hashlib
+import json
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from roles.base import Answer, Role, Tool
+from roles.base import Answer, AnswerError, Role, Tool, parse_answer
 from roles.errors import UserError
+from roles.team import NO_OPTION, RECONCILER, Decision
 from simulator.agents.dialogue import read_messages
 from simulator.chat import Chat
 from simulator.engines.embedded.hf_chat import HFChat
+from simulator.governance.gate import SIMULATED
+from simulator.governance.record import Chapter, GateAnswer, GovernedRecord
 from simulator.records import Trajectory
 from training.data.demonstrations import TokenRow
-from training.feedback.labels import Comparison, Correction, Label, Message, VerdictLabel
+from training.feedback.labels import (
+    Comparison,
+    Correction,
+    Label,
+    Message,
+    Provenance,
+    VerdictLabel,
+    replace_last,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,3 +186,72 @@ def _own_ids(message: Message, chat: HFChat) -> tuple[int, ...]:
     if ids is not None and chat.decode(ids) == message.content:
         return ids
     return (*chat.encode(message.content), chat.end_id)
+
+
+def label_rulings(
+    record: GovernedRecord,
+    *,
+    chat: HFChat,
+    role: Role,
+    provenance: Provenance,
+    spoken_in: Chat | None = None,
+) -> Iterator[Label]:
+    """Yield a label for every draft that a person ruled on; `spoken_in`: see `read_transcript`."""
+    trajectory = record.episode.trajectories.get(RECONCILER)
+    num_turns = 0
+    for chapter in record.chapters:
+        num_turns += sum(draft.num_turns for draft in chapter.drafts)
+        ruling = _find_ruling(chapter)
+        if trajectory is None or ruling is None or not _stands_for_plan(chapter):
+            continue
+        prompt, tools, answer = read_transcript(
+            replace(trajectory, turns=trajectory.turns[:num_turns]),
+            chat,
+            role,
+            with_tools=bool(role.tools),
+            last=True,
+            spoken_in=spoken_in,
+        )
+        common: dict[str, Any] = {
+            "case": record.episode.scenario_key,
+            "seat": RECONCILER,
+            "prompt": prompt,
+            "tools": tools,
+            "answer": answer,
+            "reviewer": ruling.reviewer,
+            "time": datetime.fromtimestamp(ruling.answered_at_s or 0, UTC),
+            "reason": ruling.feedback,
+            "provenance": provenance,
+        }
+        if ruling.ruling == "edit":
+            corrected = replace_last(answer, _write_decision(chapter, ruling.option or NO_OPTION))
+            yield Correction(corrected=corrected, **common)
+        else:
+            yield VerdictLabel(approved=ruling.ruling == "approve", **common)
+
+
+def _find_ruling(chapter: Chapter) -> GateAnswer | None:
+    """Return what a person ruled on the proposal; None where nobody did, or it did not count."""
+    last = chapter.answers[-1]
+    is_ruling = last.ruling in ("approve", "edit", "reject")
+    return last if is_ruling and last.reviewer not in ("", SIMULATED) else None
+
+
+def _stands_for_plan(chapter: Chapter) -> bool:
+    """Return whether the last draft is the decision that was shown."""
+    if not chapter.drafts:
+        return False
+    try:
+        decision = parse_answer(chapter.drafts[-1].text, Decision)
+    except AnswerError:
+        return False
+    return bool(decision.option == chapter.proposal["option"])
+
+
+def _write_decision(chapter: Chapter, option: str) -> str:
+    """Write the decision for an option: its best plan, as the page showed it."""
+    fund: list[str] = next(
+        (line["fund"] for line in chapter.proposal["options"] if line["option"] == option), []
+    )
+    decision = Decision(option=option, fund=fund, escalate=option == NO_OPTION)
+    return json.dumps(decision.model_dump(mode="json", exclude_defaults=True))

@@ -8,7 +8,8 @@ Sources: arXiv:2305.18290 (DPO), arXiv:2404.19733 (SFT beside it), arXiv:2402.01
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, Rewa
 from training.config.feedback_config import DpoConfig, PreferenceConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow, VerdictRow
-from training.roles.completion_logprobs import completion_logprobs
+from training.learner.token_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer, device_options
 from training.roles.sft import OnStep, StepReporter
 from training.runs.resume import StageCheckpoints
@@ -58,16 +59,22 @@ def count_steps(num_rows: int, batch_size: int, epochs: int) -> int:
     return math.ceil(num_rows / batch_size) * epochs
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSite:
+    """Where a stage trains: a scratch folder, its seed, who hears of steps, and its checkpoints."""
+
+    output_dir: Path
+    seed: int
+    on_step: OnStep
+    checkpoints: StageCheckpoints | None = None
+
+
 def run_dpo(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[PreferenceRow],
     config: DpoConfig,
-    *,
-    output_dir: Path,
-    seed: int,
-    on_step: OnStep,
-    checkpoints: StageCheckpoints | None = None,
+    site: TrainingSite,
 ) -> int:
     """Train `model` in place by DPO on comparisons; returns the number of steps.
 
@@ -76,20 +83,15 @@ def run_dpo(
     """
     chosen = sum_logprobs(model, [row.chosen for row in rows])
     rejected = sum_logprobs(model, [row.rejected for row in rows])
-    dataset = Dataset.from_list(
-        [
-            {**_columns("chosen", row.chosen), **_columns("rejected", row.rejected), "ref": [better, worse]}
-            for row, better, worse in zip(rows, chosen, rejected, strict=True)
-        ]
-    )
+    examples = [
+        {**_columns("chosen", row.chosen), **_columns("rejected", row.rejected), "ref": [better, worse]}
+        for row, better, worse in zip(rows, chosen, rejected, strict=True)
+    ]
 
     def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
-        pairs = [
-            (one[f"{side}_ids"], one[f"{side}_mask"]) for side in ("chosen", "rejected") for one in examples
-        ]
         references = torch.tensor([one["ref"] for one in examples])
         return {
-            **_pad(pairs),
+            **_pad([*_pairs(examples, "chosen"), *_pairs(examples, "rejected")]),
             "ref_chosen_logps": references[:, 0],
             "ref_rejected_logps": references[:, 1],
         }
@@ -99,17 +101,9 @@ def run_dpo(
         loss_type=["sigmoid", *(["sft"] if config.sft_weight else [])],
         loss_weights=[1.0, *([config.sft_weight] if config.sft_weight else [])],
         precompute_ref_log_probs=True,
-        max_length=None,
-        **_common(config, len(rows), output_dir, seed),
+        **_common(config, len(rows), site),
     )
-    trainer = ResumableDpoTrainer(
-        model=model,
-        args=args,
-        train_dataset=dataset,
-        data_collator=collate,
-        processing_class=tokenizer,
-    )
-    return _train(trainer, on_step, checkpoints)
+    return _train(ResumableDpoTrainer, model, tokenizer, args, examples, site, data_collator=collate)
 
 
 def run_kto(
@@ -117,11 +111,7 @@ def run_kto(
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[VerdictRow],
     config: PreferenceConfig,
-    *,
-    output_dir: Path,
-    seed: int,
-    on_step: OnStep,
-    checkpoints: StageCheckpoints | None = None,
+    site: TrainingSite,
 ) -> int:
     """Train `model` in place by KTO on verdicts; returns the number of steps.
 
@@ -131,20 +121,16 @@ def run_kto(
     Raises:
         ValueError: no rows.
     """
-    rows = random.Random(f"kto/{seed}").sample(rows, len(rows))
+    rows = random.Random(f"kto/{site.seed}").sample(rows, len(rows))
     others = _rotate_in_batches([row.row for row in rows], config.batch_size)
     matched, mismatched = sum_logprobs(model, [row.row for row in rows]), sum_logprobs(model, others)
-    dataset = Dataset.from_list(
-        [
-            {**_columns("own", row.row), **_columns("other", other), "label": row.approved, "ref": [one, two]}
-            for row, other, one, two in zip(rows, others, matched, mismatched, strict=True)
-        ]
-    )
+    examples = [
+        {**_columns("own", row.row), **_columns("other", other), "label": row.approved, "ref": [one, two]}
+        for row, other, one, two in zip(rows, others, matched, mismatched, strict=True)
+    ]
 
     def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
-        own, other = (
-            _pad([(one[f"{side}_ids"], one[f"{side}_mask"]) for one in examples]) for side in ("own", "other")
-        )
+        own, other = (_pad(_pairs(examples, side)) for side in ("own", "other"))
         references = torch.tensor([one["ref"] for one in examples])
         return {
             **own,
@@ -162,17 +148,9 @@ def run_kto(
         desirable_weight=most / max(1, num_approved),
         undesirable_weight=most / max(1, num_rejected),
         precompute_ref_log_probs=True,
-        max_length=None,
-        **_common(config, len(rows), output_dir, seed),
+        **_common(config, len(rows), site),
     )
-    trainer = ResumableKtoTrainer(
-        model=model,
-        args=args,
-        train_dataset=dataset,
-        data_collator=collate,
-        processing_class=tokenizer,
-    )
-    return _train(trainer, on_step, checkpoints)
+    return _train(ResumableKtoTrainer, model, tokenizer, args, examples, site, data_collator=collate)
 
 
 def run_reward_model(
@@ -180,35 +158,24 @@ def run_reward_model(
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[PreferenceRow],
     config: RewardModelConfig,
-    *,
-    output_dir: Path,
-    seed: int,
-    on_step: OnStep,
-    checkpoints: StageCheckpoints | None = None,
+    site: TrainingSite,
 ) -> int:
     """Train a model with one score as its output in place, on comparisons; returns the number of steps.
 
     Raises:
         ValueError: no rows.
     """
-    columns = [
+    if not rows:
+        raise ValueError("no rows")
+    examples = [
         {"chosen_ids": list(row.chosen.token_ids), "rejected_ids": list(row.rejected.token_ids)}
         for row in rows
     ]
-    if not columns:
-        raise ValueError("no rows")
     args = RewardConfig(
-        max_length=None,
         center_rewards_coefficient=0.01,  # scores stay near 0, so that weights of rewards mean something
-        **_common(config, len(rows), output_dir, seed),
+        **_common(config, len(rows), site),
     )
-    trainer = ResumableRewardTrainer(
-        model=model,
-        args=args,
-        train_dataset=Dataset.from_list(columns),
-        processing_class=tokenizer,
-    )
-    return _train(trainer, on_step, checkpoints)
+    return _train(ResumableRewardTrainer, model, tokenizer, args, examples, site)
 
 
 def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
@@ -228,6 +195,10 @@ def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
 
 def _columns(side: str, row: TokenRow) -> dict[str, list[int]]:
     return {f"{side}_ids": list(row.token_ids), f"{side}_mask": list(row.loss_mask)}
+
+
+def _pairs(examples: Sequence[dict[str, Any]], side: str) -> list[tuple[list[int], list[int]]]:
+    return [(one[f"{side}_ids"], one[f"{side}_mask"]) for one in examples]
 
 
 def _pad(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch.Tensor]:
@@ -261,12 +232,13 @@ def _with_answer(row: TokenRow, other: TokenRow) -> TokenRow:
 
 
 def _common(
-    config: PreferenceConfig | RewardModelConfig, num_rows: int, output_dir: Path, seed: int
+    config: PreferenceConfig | RewardModelConfig, num_rows: int, site: TrainingSite
 ) -> Mapping[str, Any]:
     """Arguments that all three trainers share."""
     return {
-        "output_dir": str(output_dir),
+        "output_dir": str(site.output_dir),
         "max_steps": count_steps(num_rows, config.batch_size, config.epochs),
+        "max_length": None,
         "per_device_train_batch_size": config.batch_size,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "cosine",
@@ -279,13 +251,28 @@ def _common(
         "gradient_checkpointing": False,
         "remove_unused_columns": False,
         "dataloader_pin_memory": False,
-        "seed": seed,
+        "seed": site.seed,
     }
 
 
-def _train(trainer: ResumableTrainer, on_step: OnStep, checkpoints: StageCheckpoints | None) -> int:
+def _train(
+    kind: Callable[..., ResumableTrainer],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    args: Any,
+    examples: Sequence[dict[str, Any]],
+    site: TrainingSite,
+    **options: Any,
+) -> int:
+    trainer = kind(
+        model=model,
+        args=args,
+        train_dataset=Dataset.from_list(list(examples)),
+        processing_class=tokenizer,
+        **options,
+    )
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepReporter(on_step))
-    trainer.keep_checkpoints(checkpoints)
+    trainer.add_callback(StepReporter(site.on_step))
+    trainer.keep_checkpoints(site.checkpoints)
     trainer.train_on()
     return int(trainer.state.global_step)

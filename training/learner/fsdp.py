@@ -31,8 +31,7 @@ from simulator.engines.adapter_names import START
 from training.learner import token_logprobs
 from training.learner.ranks import ONE_RANK, Ranks
 from training.runs.resume import StageCheckpoints
-from training.runs.shard_files import split_shards, write_shards
-from training.runs.state_files import write_state
+from training.runs.state_files import split_shards, write_shards, write_state
 
 BACKENDS = "cpu:gloo,cuda:nccl"  # counts and objects lie on the CPU, gradients on the GPU
 

@@ -3,24 +3,124 @@
 Loss of one role: minus the mean over its own tokens of min(r A, clip(r) A), plus the weight of KL times an
 estimate of KL(policy || reference). The mean counts rows without advantage too, which are not computed: they
 would add nothing. Roles that share a base go through it together; the loss is the sum over roles.
+The engine may compute in another precision or be some steps behind: its logprobs are the truth about how
+likely the sample was, the learner's own have a gradient, and their mismatch is measured and corrected.
 Source: arXiv:2402.03300; no division by the group's standard deviation as in arXiv:2503.20783.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from simulator.engines.adapter_names import START
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.fsdp import compute_device, is_sharded
-from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, idle_batch, make_batches
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """Learner against engine over the trained tokens.
+
+    Example: Mismatch(mean=0.002, largest=0.04, kl=1e-5, effective_share=0.999)
+    """
+
+    mean: float = 0.0  # mean |log learner - log engine|
+    largest: float = 0.0
+    kl: float = 0.0  # KL(engine || learner) per token, k3
+    effective_share: float = 1.0  # effective sample size over tokens, (sum w)^2 / (n sum w^2)
+    worst_call: float = 0.0  # mean |log learner - log engine| of the completion in which it is largest
+
+
+EXACT = Mismatch()
+
+
+@dataclass(slots=True)
+class MismatchSums:
+    """Adds up a Mismatch over micro-batches, on the device: the host waits for it in `result` alone."""
+
+    count: int = 0
+    sums: Float[Tensor, " 4"] | None = None  # of |gaps|, k3, weights and their squares
+    largest: Float[Tensor, " 2"] | None = None  # of a token's |gap| and of a call's mean |gap|
+
+    def add(
+        self,
+        logprobs: Float[Tensor, " own"],
+        sampling_logprobs: Float[Tensor, " own"],
+        call_of: Int[Tensor, " own"],
+        num_calls: int,
+    ) -> None:
+        """Take in some tokens of whole calls, numbered 0 to `num_calls` - 1."""
+        if not len(logprobs):
+            return
+        gap = (logprobs - sampling_logprobs).double()
+        weights = gap.exp()
+        self.count += len(gap)
+        found = torch.stack([gap.abs(), weights - 1 - gap, weights, weights.square()]).sum(1)
+        of_calls = _mean_within(gap.abs(), call_of, num_calls)
+        most = torch.stack([gap.abs().max(), of_calls.max()])
+        self.sums = found if self.sums is None else self.sums + found
+        self.largest = most if self.largest is None else torch.maximum(self.largest, most)
+
+    def result(self) -> Mismatch:
+        """The means over all tokens so far."""
+        if self.sums is None or self.largest is None:
+            return EXACT
+        absolute, kl, weights, squares, largest, worst_call = torch.cat([self.sums, self.largest]).tolist()
+        share = weights**2 / (self.count * squares) if squares else math.nan
+        return Mismatch(
+            mean=absolute / self.count,
+            largest=largest,
+            kl=kl / self.count,
+            effective_share=share,
+            worst_call=worst_call,
+        )
+
+
+def ratios_of(
+    logprobs: Float[Tensor, " own"],
+    sampling_logprobs: Float[Tensor, " own"],
+    row_of: Int[Tensor, " own"],
+    num_rows: int,
+    *,
+    level: Literal["token", "sequence"],
+) -> Float[Tensor, " own"]:
+    """Probability ratios per token: its own, or the geometric mean over its row (GSPO, arXiv:2507.18071)."""
+    gap = logprobs - sampling_logprobs
+    if level == "token":
+        return torch.exp(gap)
+    return torch.exp(_mean_within(gap, row_of, num_rows)[row_of])
+
+
+def call_weights(
+    logprobs: Float[Tensor, " own"], batch: RowBatch, *, level: Literal["token", "call"], cap: float
+) -> Float[Tensor, " own"]:
+    """Truncated importance weights min(learner / engine, cap) per token, or of whole calls.
+
+    A call is one completion of the engine: its weight is the product over its tokens.
+    """
+    gap = logprobs - batch.sampling_logprobs
+    if level == "call":
+        gap = _sum_within(gap, batch.call_of, batch.num_calls)[batch.call_of]
+    return torch.exp(gap).clamp(max=cap)
+
+
+def _sum_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
+    return torch.zeros(groups, dtype=values.dtype, device=values.device).index_add(0, group_of, values)
+
+
+def _mean_within(values: Tensor, group_of: Tensor, groups: int) -> Tensor:
+    counts = _sum_within(torch.ones_like(values), group_of, groups)
+    return _sum_within(values, group_of, groups) / counts.clamp(min=1)
+
 
 IMPORTANCE_CAP = 2.0  # greatest weight of a call or token for what the engine sampled
 KeptLogprobs = dict[tuple[int, int], Tensor]  # ids of a reference and of a row -> (own,)
@@ -146,7 +246,9 @@ def backward_team(
         own = [row for role, of_role in live.items() if references.get(role) is reference for row in of_role]
         return any((id(reference), id(row)) not in kept for row in own)
 
-    asked = [one for one in _distinct(references) if agree(int(is_asked(one)))]
+    asked = [
+        one for one in {id(one): one for one in references.values()}.values() if agree(int(is_asked(one)))
+    ]
     batches = list(
         make_batches(
             [row for of_role in live.values() for row in of_role],
@@ -226,7 +328,8 @@ def _batch_loss(
         found = (loss.detach(), is_clipped[own].sum(), entropy[own].detach().sum(), kl_sum)
         one.parts += torch.stack([part.double() for part in found])
         one.tokens += own.stop - own.start
-        gaps[role].add(logprobs[own].detach(), batch.sampling_logprobs[own])
+        sampling, call_of = batch.sampling_logprobs[own], batch.call_of[own]
+        gaps[role].add(logprobs[own].detach(), sampling, call_of, batch.num_calls)
         total = loss if len(batch.role_own) == 1 else total + loss
     return total
 
@@ -264,11 +367,6 @@ def reduce_losses(
         return losses.sum() / (counts.rows * config.max_row_tokens)
     lengths = batch.row_sizes.clamp(min=1)
     return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
-
-
-def _distinct(models: Mapping[str, nn.Module]) -> list[nn.Module]:
-    """Each model once, in order."""
-    return list({id(one): one for one in models.values()}.values())
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.learner.row_attention import RowLayout, Segment
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, make_plain_row
 
 MIN_TRUNK = 128  # tokens that prompts of several groups must have in common to share them
 Places = NDArray[np.int64]
@@ -89,10 +89,7 @@ def pad_rows(rows: Sequence[TrainingRow], device: torch.device | str = "cpu") ->
 
 def idle_batch(device: torch.device | str) -> RowBatch:
     """A row that changes nothing, for a pass of a rank that has none left while others do."""
-    row = TrainingRow(
-        role="", token_ids=(0, 0), loss_mask=(0, 1), sampling_logprobs=(0.0, 0.0), advantage=0.0
-    )
-    return pad_rows([row], device)
+    return pad_rows([make_plain_row((0, 0), (0, 1))], device)
 
 
 def join_rows(groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu") -> RowBatch:
@@ -166,22 +163,17 @@ def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[S
     return clusters
 
 
-def count_common(prompts: Sequence[Sequence[int]]) -> int:
-    """Return how many tokens all prompts begin with alike."""
-    first, *others = map(tuple, prompts)
-    low, high = 0, min(map(len, prompts)) + 1
+def _count_common(one: TrainingRow, other: TrainingRow) -> int:
+    """Return how many tokens the prompts of two rows begin with alike."""
+    first, second = (row.token_ids[: row.num_prompt] for row in (one, other))
+    low, high = 0, min(len(first), len(second)) + 1
     while high - low > 1:  # alike up to `low`, not up to `high`
         middle = (low + high) // 2
-        if all(first[low:middle] == other[low:middle] for other in others):
+        if first[low:middle] == second[low:middle]:
             low = middle
         else:
             high = middle
     return low
-
-
-def _count_common(one: TrainingRow, other: TrainingRow) -> int:
-    """Return how many tokens the prompts of two rows begin with alike."""
-    return count_common([row.token_ids[: row.num_prompt] for row in (one, other)])
 
 
 def _finish(

@@ -134,7 +134,7 @@ class Ranks:
         return torch.cat(parts)[: len(items)]
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Metrics averaged over the ranks that have them; `loss` summed, of `mismatch_max` the largest.
+        """Metrics averaged over ranks that have them; `loss` summed, of `mismatch_max`, `_call` the largest.
 
         A loss was divided by the counts of all ranks.
         """
@@ -146,9 +146,10 @@ class Ranks:
         for name in names:
             values = [one[name] for one in gathered if name in one]
             kind = name.partition("/")[0]
-            averaged[name] = max(values) if kind == "mismatch_max" else sum(values)
-            if kind not in ("loss", "mismatch_max"):
-                averaged[name] /= len(values)
+            if kind in ("mismatch_max", "mismatch_call"):
+                averaged[name] = max(values)
+            else:
+                averaged[name] = sum(values) / (1 if kind == "loss" else len(values))
         return averaged
 
 

@@ -2,8 +2,7 @@
 
 `use_row_attention` gives a model an attention that is its usual one (SDPA) until a forward pass brings a
 `RowLayout`. On CUDA in half precision one variable-length flash kernel serves all segments; elsewhere each
-segment is one call, so that no mask over the whole line is ever made: SDPA in float32, in bfloat16 on a CPU
-plain matrix products, which are 2.5 times as fast there as the flash kernel.
+segment is one call of SDPA, so that no mask over the whole line is ever made.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from roles.errors import UserError
 from simulator.engines.embedded.grouped_attention import grouped_attention
 
 NAME = "emads_rows"
-QUERY_BLOCK = 256  # queries whose scores are computed at once in plain attention
 
 
 _PLAIN_OPTIONS = (
@@ -153,9 +151,8 @@ def row_attention(
         query, key, value = (one.to(precision) for one in (query, key, value))
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
         return _attend_at_once(query, key, value, layout, scaling), None
-    is_plain = query.dtype == torch.bfloat16  # on a CPU, here
     groups = query.shape[1] // key.shape[1]
-    if groups > 1 and not is_plain:
+    if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     cuts = [one.stop - one.start for one in layout.segments]  # split, not sliced: a slice's gradient
     queries, keys, values = (one.split_with_sizes(cuts, 2) for one in (query, key, value))  # is a zeroed line
@@ -167,12 +164,6 @@ def row_attention(
             shared = [number_of[one] for one in segment.seen]
             seen_keys = torch.cat([*(keys[one] for one in shared), seen_keys], 2)
             seen_values = torch.cat([*(values[one] for one in shared), seen_values], 2)
-        if is_plain:
-            part: Tensor = _PlainAttention.apply(  # type: ignore[no-untyped-call]
-                queries[number][0], seen_keys[0], seen_values[0], scaling or query.shape[-1] ** -0.5
-            )
-            parts.append(part[None])
-            continue
         mask = layout.mask(queries[number].shape[2], seen_keys.shape[2])
         parts.append(
             scaled_dot_product_attention(
@@ -180,60 +171,6 @@ def row_attention(
             )
         )
     return torch.cat([part.transpose(1, 2) for part in parts], 1), None
-
-
-class _PlainAttention(torch.autograd.Function):
-    """Causal attention of the last tokens of a text by plain products: (heads, queries, width) in and out.
-
-    Keys and values are (key heads, keys, width). The heads that share keys are one product, and queries go
-    in blocks, which leave out most of what a token may not see. The backward pass computes chances again:
-    kept, they would take a third of a training step's memory.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        result = torch.empty_like(query)
-        for start, stop in _blocks(query.shape[1]):
-            chances = _chances_of_block(query, key, scaling, start, stop)
-            seen = value[:, : chances.shape[-1]]
-            result[:, start:stop] = torch.bmm(chances, seen).view(len(query), stop - start, -1)
-        ctx.save_for_backward(query, key, value)
-        ctx.scaling = scaling
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value = ctx.saved_tensors
-        to_query = torch.empty_like(query)
-        to_key, to_value = (torch.zeros_like(one, dtype=torch.float32) for one in (key, value))
-        for start, stop in _blocks(query.shape[1]):
-            chances = _chances_of_block(query, key, ctx.scaling, start, stop)
-            size, end = stop - start, chances.shape[-1]
-            block, above = (one[:, start:stop].reshape(*chances.shape[:2], -1) for one in (query, grad))
-            to_value[:, :end] += torch.bmm(chances.transpose(1, 2), above)
-            to_chances = torch.bmm(above, value[:, :end].transpose(1, 2))
-            to_scores = torch._softmax_backward_data(to_chances, chances, -1, chances.dtype)
-            to_scores *= ctx.scaling
-            to_query[:, start:stop] = torch.bmm(to_scores, key[:, :end]).view(len(query), size, -1)
-            to_key[:, :end] += torch.bmm(to_scores.transpose(1, 2), block)
-        return to_query, to_key.to(key.dtype), to_value.to(value.dtype), None
-
-
-def _chances_of_block(query: Tensor, key: Tensor, scaling: float, start: int, stop: int) -> Tensor:
-    """What queries start to stop give each key up to theirs: (key heads, queries of its heads, keys)."""
-    groups, size = len(query) // len(key), stop - start
-    end = key.shape[1] - query.shape[1] + stop
-    block = (query[:, start:stop] * scaling).reshape(len(key), groups * size, -1)
-    scores = torch.bmm(block, key[:, :end].transpose(1, 2))
-    later = torch.ones(size, size, dtype=torch.bool).triu(1)
-    scores.view(len(key), groups, size, end)[..., end - size :].masked_fill_(later, -torch.inf)
-    return torch.softmax(scores, -1)
-
-
-def _blocks(count: int) -> list[tuple[int, int]]:
-    """Starts and stops of about equal blocks of at most QUERY_BLOCK tokens."""
-    number = -(-count // QUERY_BLOCK)
-    return [(i * count // number, (i + 1) * count // number) for i in range(number)]
 
 
 def _attend_at_once(

@@ -62,6 +62,14 @@ class TrainingRow:
         return numbers
 
 
+def make_plain_row(ids: Sequence[int], own: Sequence[int], role: str = "") -> TrainingRow:
+    """A text to compute log-probabilities of: its token ids and a 1 for each own one."""
+    blank = (0.0,) * len(ids)
+    return TrainingRow(
+        role=role, token_ids=tuple(ids), loss_mask=tuple(own), sampling_logprobs=blank, advantage=0.0
+    )
+
+
 def make_row(trajectory: Trajectory, advantage: float) -> TrainingRow:
     """The sampled ids as they are, one advantage for all own tokens of the trajectory."""
     return TrainingRow(

@@ -5,6 +5,8 @@ gradient to the hidden states is kept instead of them: a vector of the model's w
 vocabulary. Weights of the head that train recompute their logits in the backward pass.
 """
 
+import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -16,8 +18,10 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training.learner.packing import RowBatch
+from training.learner.packing import RowBatch, pad_rows
 from training.learner.row_attention import every_layer_by_rows, use_row_attention
+from training.learner.rows import make_plain_row
+from training.runs.resume import load_tensors, trained_tensors
 
 _plain_heads: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 SHARDED_METHODS = ("own_logprobs", "own_hidden")  # what a sharded model computes between gather and reshard
@@ -203,3 +207,51 @@ def _decoder(model: Any) -> Any:
 
 def _head(model: Any) -> Any:
     return model.get_output_embeddings()
+
+
+Row = tuple[Sequence[int], Sequence[int]]  # token ids, and 1 on completion tokens
+
+
+@torch.no_grad()
+def completion_logprobs(
+    model: nn.Module, rows: Sequence[Row], *, rows_per_pass: int, temperature: float = 1.0
+) -> Tensor:
+    """Log-probabilities of all completion tokens, row after row, shape (tokens,); the mode is kept."""
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    found = [torch.zeros(0)]
+    for start in range(0, len(rows), rows_per_pass):
+        batch = pad_rows([make_plain_row(*row) for row in rows[start : start + rows_per_pass]], device)
+        found.append(token_logprobs(model, batch, temperature=temperature)[0].cpu())
+    model.train(was_training)
+    return torch.cat(found)
+
+
+class ReferencePolicy:
+    """A copy of the weights at the start of the stage, put into the model to compute log-probabilities."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._tensors = {name: t.to("cpu", copy=True) for name, t in trained_tensors(model).items()}
+
+    def kl(
+        self, model: nn.Module, rows: Sequence[Row], sampled: Sequence[float], *, temperature: float
+    ) -> float:
+        """KL(policy || reference policy) in nats per completion token, by the k3 estimate on sampled tokens.
+
+        `sampled` are the tokens' log-probabilities when they were sampled. Infinite where not finite.
+        """
+        first = self.logprobs(model, rows, temperature=temperature).double()
+        if not len(first):
+            return 0.0
+        difference = first - torch.tensor(list(sampled), dtype=torch.float64)
+        value = float((difference.exp() - 1 - difference).mean())
+        return value if math.isfinite(value) else math.inf
+
+    def logprobs(self, model: nn.Module, rows: Sequence[Row], *, temperature: float) -> Tensor:
+        """Result of `completion_logprobs` for the weights at the start of the stage, in passes of 8 rows."""
+        now = {name: t.clone() for name, t in trained_tensors(model).items()}
+        load_tensors(self._tensors, trained_tensors(model))
+        try:
+            return completion_logprobs(model, rows, rows_per_pass=8, temperature=temperature)
+        finally:
+            load_tensors(now, trained_tensors(model))

@@ -200,3 +200,8 @@ def named_role_parameters(model: nn.Module, role: str) -> Iterator[tuple[str, nn
 def role_parameters(model: nn.Module, role: str) -> list[nn.Parameter]:
     """The parameters of `named_role_parameters`, for an optimizer or a gradient norm of one role."""
     return [parameter for _, parameter in named_role_parameters(model, role)]
+
+
+def role_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
+    """The role's weights as they are held here, not copied; of a sharded model this rank's part of them."""
+    return {name: parameter.detach() for name, parameter in named_role_parameters(model, role)}

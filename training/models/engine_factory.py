@@ -26,8 +26,7 @@ from simulator.engines.vllm.server_client import VLLMServerEngine
 from training.config.model_config import ModelConfig
 from training.config.run_config import EngineConfig, RunConfig
 from training.learner.ranks import ONE_RANK, Ranks
-from training.models.base_model import PRETRAINED
-from training.models.pretrained import SMOLLM2
+from training.models.base_model import PRETRAINED, SMOLLM2
 from training.models.shapes import find_shape
 from training.models.weights import BASE, find_weights
 from training.runs.run_folder import Run

@@ -19,7 +19,7 @@ from simulator.engines.embedded.own_pass import long_text, tolerance
 from training.config.model_config import ModelConfig
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import LayoutName, make_batches
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, make_plain_row
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach
 
@@ -55,16 +55,8 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     prompt = long_text(model)
     size = int(model.config.get_text_config().vocab_size)
     texts = [prompt + [(11 * row + 3 * k) % size for k in range(own)] for row, own in enumerate(OWN)]
-    rows = [
-        TrainingRow(
-            role=NAMES[0],
-            token_ids=tuple(text),
-            loss_mask=(0,) * len(prompt) + (1,) * (len(text) - len(prompt)),
-            sampling_logprobs=(0.0,) * len(text),
-            advantage=1.0,
-        )
-        for text in texts
-    ]
+    masks = [[0] * len(prompt) + [1] * own for own in OWN]
+    rows = [make_plain_row(text, mask, NAMES[0]) for text, mask in zip(texts, masks, strict=True)]
     was_training, attention, worst = model.training, model.config._attn_implementation, 0.0
     model.eval()
     try:

@@ -19,9 +19,9 @@ from training.config.model_config import ModelConfig
 from training.models.adapters import (
     attach,
     load_adapters,
-    named_role_parameters,
     owner_of,
     owners_of,
+    role_weights,
     save_adapter,
 )
 from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
@@ -176,7 +176,7 @@ def open_start(run: Run, key: str, folder: str) -> Run:
 
 def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
     """A copy, on the host, of what training the role may change, to tell later whether a stage changed it."""
-    return {name: one.detach().to("cpu", copy=True) for name, one in named_role_parameters(model, role)}
+    return {name: one.to("cpu", copy=True) for name, one in role_weights(model, role).items()}
 
 
 def weights_differ(model: nn.Module, before: Mapping[str, torch.Tensor]) -> bool:

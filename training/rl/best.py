@@ -5,28 +5,28 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 
+from training.models.adapters import role_weights
 from training.rl.loop import RLLearner
-from training.rl.role_weights import load_role_weights, place_role_weights, role_weights
+from training.runs.resume import BestKeeper
 
 
-class BestWeights:
-    """The best validation so far with a copy of its weights; a Stateful part of a checkpoint."""
+class BestWeights(BestKeeper):
+    """The best validation so far with a copy of its weights."""
 
     def __init__(self, learner: RLLearner, scenarios: Sequence[Any], *, patience: int = 0) -> None:
-        """`patience`: validations in a row without a better one that end the stage, 0 never does."""
-        self.learner, self.scenarios, self._patience = learner, scenarios, patience
-        self.reward: float | None = None
-        self.rewards: list[float] = []  # case by case
-        self.step = 0
-        self.weights: dict[str, dict[str, torch.Tensor]] = {}
-        self._num_worse = 0
+        super().__init__(self._list_weights, patience=patience)
+        self.learner, self.scenarios = learner, scenarios
+        self.rewards: list[float] = []  # of the best validation, case by case
 
-    @property
-    def should_stop(self) -> bool:
-        """Whether the last `patience` validations were no better than the best one before them."""
-        return 0 < self._patience <= self._num_worse
+    def _list_weights(self) -> dict[str, Tensor]:
+        models, roles = self.learner.models, self.learner.updater.first_roles()
+        return {
+            f"{role}/{name}": tensor
+            for role in roles
+            for name, tensor in role_weights(models[role], role).items()
+        }
 
     def validate(self) -> dict[str, float]:
         """Mean score now (one number for all ranks), kept with the weights if it is the best.
@@ -35,20 +35,13 @@ class BestWeights:
         """
         rewards, metrics = self.learner.validate(self.scenarios)
         reward = sum(rewards) / len(rewards)
-        if self.reward is None or reward > self.reward:
-            self.reward, self.rewards, self.step, self._num_worse = reward, rewards, self.learner.num_steps, 0
-            models, roles = self.learner.models, self.learner.updater.first_roles()
-            self.weights = {
-                role: {name: tensor.clone() for name, tensor in role_weights(models[role], role).items()}
-                for role in roles
-            }
-        else:
-            self._num_worse += 1
+        if self.offer(self.learner.num_steps, reward):
+            self.rewards = rewards
         falls = [best - now for best, now in zip(self.rewards, rewards, strict=True)]
         error = statistics.stdev(falls) / math.sqrt(len(falls)) if len(falls) > 1 else 0.0
         return {
             "validation_reward": reward,
-            "best_step": float(self.step),
+            "best_step": float(self.best_step),
             "validation_fall": statistics.fmean(falls),
             "validation_fall_error": error,
             **metrics,
@@ -56,26 +49,13 @@ class BestWeights:
 
     def restore(self) -> int:
         """Give the models the best validated weights back; returns the step that the weights are of."""
-        for role, stored in self.weights.items():
-            load_role_weights(self.learner.models[role], role, stored)
+        step = super().restore()
         self.learner.updater.sync_actors()
-        return self.learner.num_steps if self.reward is None else self.step
+        return self.learner.num_steps if step < 0 else step
 
     def state(self) -> dict[str, Any]:
-        """Best reward, step and weights."""
-        return {
-            "reward": self.reward,
-            "rewards": self.rewards,
-            "step": self.step,
-            "weights": self.weights,
-            "num_worse": self._num_worse,
-        }
+        return {**super().state(), "rewards": self.rewards}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        self.reward, self.rewards, self.step = state["reward"], list(state["rewards"]), state["step"]
-        self._num_worse = state["num_worse"]
-        self.weights = {
-            role: place_role_weights(self.learner.models[role], role, stored)
-            for role, stored in state["weights"].items()
-        }
+        super().load_state(state)
+        self.rewards = list(state["rewards"])

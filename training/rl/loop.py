@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from roles.errors import InfrastructureError
 from simulator.chat import Chat
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
@@ -20,12 +21,12 @@ from training.learner.learner import LossStats
 from training.learner.ranks import Ranks
 from training.learner.rows import TrainingRow
 from training.models.engine_factory import release_engine_memory
-from training.rl.credit.critic import ValueHeads
-from training.rl.hosts.host import Job, Player, RolloutHost, cut_jobs, serve_roles
-from training.rl.hosts.pool import HostPool
+from training.rl.critic import ValueHeads
+from training.rl.hosts import HostPool, Job, Player, RolloutHost, cut_jobs, serve_roles
 from training.rl.update import PolicyUpdater
 
 Rows = Mapping[str, Sequence[TrainingRow]]  # by role
+MOST_MISMATCH = 1.0  # nats per token of a completion; rounding in bfloat16 makes some hundredths
 
 
 class Scorer(Protocol):
@@ -134,7 +135,11 @@ class RLLearner:
         return self.learn(groups)
 
     def learn(self, groups: Sequence[Any]) -> dict[str, float]:
-        """Score, credit and update on groups of episodes; returns the step's metrics."""
+        """Score, credit and update on groups of episodes; returns the step's metrics.
+
+        Raises:
+            InfrastructureError: see `check_engine`.
+        """
         release_engine_memory(self.engine)
         scored = self.scorer.score(groups)
         advantages = self.credit.assign(tuple(self.models), scored)
@@ -144,6 +149,8 @@ class RLLearner:
         stats = self.updater.update(rows)
         self.grad_norms = [stat.grad_norm for stat in stats.values()]
         metrics = self.monitor.measure(scored, rows, stats)
+        if not self.config.max_staleness:
+            check_engine(metrics)
         if self.values is not None:
             metrics |= {f"critic_error/{role}": error for role, error in self.values.errors.items()}
         if self.hosts is not None and self.ranks.rank == 0:
@@ -224,3 +231,22 @@ class RLLearner:
         self.monitor.load_state(state["monitor"])
         if self.values is not None:
             self.values.load_state(state["values"])
+
+
+def check_engine(metrics: Mapping[str, float]) -> None:
+    """Check that completions were sampled by the weights that learn from them, by their likelihoods.
+
+    An engine that answers with another adapter, or with likelihoods before the temperature, is found here.
+
+    Raises:
+        InfrastructureError: the learner is over `MOST_MISMATCH` from the engine in some completion.
+    """
+    for name, found in metrics.items():
+        kind, _, role = name.partition("/")
+        if kind == "mismatch_call" and not found <= MOST_MISMATCH:
+            raise InfrastructureError(
+                f"engine and learner differ by {found:.2f} nats per token in a completion"
+                f"{f' of {role}' if role else ''} (at most {MOST_MISMATCH:g}): the engine sampled with other"
+                f" weights, or reports other likelihoods (vLLM: --logprobs-mode processed_logprobs);"
+                f" the step is not kept"
+            )

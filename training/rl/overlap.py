@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 import torch
 
+from training.models.adapters import role_weights
 from training.rl.loop import RLLearner
-from training.rl.role_weights import load_role_weights
+from training.runs.resume import load_tensors
 
 Weights = dict[str, dict[str, torch.Tensor]]
 Base = Literal["copied", "shared", "left_out"]
@@ -77,7 +78,7 @@ class OverlappedLearner:
         if learner.hosts is not None:
             return learner.hosts.play(weights, version, learner.cut_jobs(cases, step))
         for role, of_role in weights.items():
-            load_role_weights(self._actors[role], role, of_role)
+            load_tensors(of_role, role_weights(self._actors[role], role))
         cases, first_place = learner.ranks.shard(cases)
         return learner.play_here(self._actors, version, learner.cut_jobs(cases, step, first_place))
 

@@ -12,15 +12,14 @@ import torch
 from torch import nn
 
 from simulator.engines.adapter_names import adapter_of
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.fsdp import copy_whole, is_sharded, whole
 from training.learner.learner import KeptLogprobs, LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
-from training.models.adapters import named_role_parameters, role_parameters
-from training.rl.role_weights import load_role_weights, role_weights
+from training.models.adapters import named_role_parameters, role_parameters, role_weights
 from training.runs.faults import fault_point
-from training.runs.resume import load_optimizer
+from training.runs.resume import load_optimizer, load_tensors
 
 Owner = tuple[int, str | None]  # a model and one of its adapters: the weights that one optimizer trains
 
@@ -65,7 +64,11 @@ class PolicyUpdater:
         parts, kept = self.config.minibatches, KeptLogprobs()
         done = [
             self.update_all(
-                {role: _take_part(of_role, part, parts) for role, of_role in learning.items()}, kept
+                {
+                    role: of_role[len(of_role) * part // parts : len(of_role) * (part + 1) // parts]
+                    for role, of_role in learning.items()
+                },  # stretches: rows of one prompt stand together
+                kept,
             )
             for _ in range(self.config.updates_per_batch)
             for part in range(parts)
@@ -242,11 +245,6 @@ class PolicyUpdater:
         """
         self.num_steps = state["num_steps"]
         for role in self.first_roles():
-            load_role_weights(self.models[role], role, state["models"][role])
+            load_tensors(state["models"][role], role_weights(self.models[role], role))
             load_optimizer(self.optimizers[role], state["optimizers"][role])
         self.sync_actors()
-
-
-def _take_part(rows: Sequence[TrainingRow], part: int, parts: int) -> Sequence[TrainingRow]:
-    """One of `parts` stretches of the rows: rows of one prompt stand together."""
-    return rows[len(rows) * part // parts : len(rows) * (part + 1) // parts]

@@ -5,21 +5,30 @@ training/runs/checkpoints.py. What is in them is up to the trainer: weights and 
 data position and the rollout window, so that nothing is played again.
 """
 
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prune, publish
 from training.runs.faults import enter_stage
 from training.runs.run_folder import Run
-from training.runs.shard_files import Shard, load_like
-from training.runs.state_files import capture_random_states, read_state, restore_random_states, write_state
+from training.runs.state_files import (
+    Shard,
+    capture_random_states,
+    load_like,
+    read_state,
+    restore_random_states,
+    write_state,
+)
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured, at least
 SAVES_PER_PERIOD = 20.0  # and so many times as long as the last one took: large weights are saved less often
@@ -53,7 +62,7 @@ class StageCheckpoints:
     ) -> None:
         self.run, self.stage, self.every_steps = run, stage, every_steps
         self.folder = run.path / "checkpoints" / UNFINISHED / stage
-        self._clock, self._report = clock, report or _print_notice
+        self._clock, self._report = clock, report or partial(print, file=sys.stderr, flush=True)
         self._identity = f"{run.digest}/{UNFINISHED}/{stage}"
         self._start = self._last_save = clock()
         self._save_s = 0.0  # that the latest save took
@@ -117,11 +126,6 @@ class StageCheckpoints:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def restore_random(path: Path) -> None:
-    """Set this process's random generators to those of a checkpoint."""
-    restore_random_states(read_state(path, "random"))
-
-
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Trainable parameters and stored buffers by name: what a step can change (LoRA: the adapters only)."""
     stored = model.state_dict().keys()  # first: of a sharded model it frees what passes have gathered
@@ -170,14 +174,61 @@ def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:
     """Give each part the state that was saved, then set the random generators."""
     for name, part in parts.items():
         part.load_state(read_state(path, name))
-    restore_random(path)
+    restore_random_states(read_state(path, "random"))
+
+
+class BestKeeper:
+    """Holds the weights of the best score; a Stateful part of a checkpoint.
+
+    Example: keeper = BestKeeper(partial(trained_tensors, model), patience=3); keeper.offer(20, 0.71)
+    """
+
+    def __init__(self, places: Callable[[], Mapping[str, Tensor]], *, patience: int) -> None:
+        """`places`: the weights as they are held now. `patience`: scores in a row that are no better than the
+        best and end the training; 0 never does."""
+        self._places, self._patience = places, patience
+        self.best_step, self.best_score = -1, -math.inf
+        self._num_worse = 0
+        self._tensors: dict[str, Tensor] = {}
+
+    def offer(self, step: int, score: float) -> bool:
+        """Take the weights as they are now if they score higher than all before; a NaN never does."""
+        if not score > self.best_score:
+            self._num_worse += 1
+            return False
+        self.best_step, self.best_score, self._num_worse = step, score, 0
+        self._tensors = {
+            name: tensor.clone() if isinstance(tensor, DTensor) else tensor.to("cpu", copy=True)
+            for name, tensor in self._places().items()
+        }
+        return True
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the last `patience` scores were no better than the best before them."""
+        return 0 < self._patience <= self._num_worse
+
+    def restore(self) -> int:
+        """Put the best weights back; the step that they are of, -1 where none was scored."""
+        if self._tensors:
+            load_tensors(self._tensors, self._places())
+        return self.best_step
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "best_step": self.best_step,
+            "best_score": self.best_score,
+            "num_worse": self._num_worse,
+            "tensors": self._tensors,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.best_step, self.best_score = state["best_step"], state["best_score"]
+        self._num_worse = state["num_worse"]
+        self._tensors = load_like(state["tensors"], self._places())
 
 
 def logged_values(run: Run, stage: str, names: Sequence[str]) -> list[dict[str, float]]:
     """Logged values of the stage so far, one dict per row that has all of `names`."""
     rows = [dict(row.metrics) for row in run.read_metrics(stage)]
     return [row for row in rows if all(name in row for name in names)]
-
-
-def _print_notice(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

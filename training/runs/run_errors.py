@@ -70,11 +70,9 @@ class SkippedSteps:
         return False
 
     def state(self) -> dict[str, int]:
-        """Both counts."""
         return {"count": self.count, "in_a_row": self.in_a_row}
 
     def load_state(self, state: Mapping[str, int]) -> None:
-        """Go on from `state`."""
         self.count, self.in_a_row = state["count"], state["in_a_row"]
 
 

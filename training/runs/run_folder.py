@@ -7,7 +7,11 @@ stages/NAME.json   written when a stage is finished: {"stage", "time_s", "payloa
 checkpoints/       see training/runs/checkpoints.py
 """
 
+import importlib.metadata
+import platform
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +24,57 @@ from roles.errors import UserError
 from simulator.export.atomic_files import encode_json, explain_os_errors, read_json, write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.config.loading import load_config, read_config_file, render_config
-from training.config.run_config import RunConfig, digest_values
+from training.config.run_config import RunConfig, compute_digest, digest_values
 from training.runs.checkpoints import lock_folder
-from training.runs.provenance import describe_provenance
 from training.runs.tracking import check_trackers, stop_tracking, track
+
+PACKAGES = (
+    "accelerate", "datasets", "emads", "langgraph", "networkx", "numpy", "ortools", "peft", "pyarrow",
+    "pydantic", "safetensors", "scipy", "tokenizers", "torch", "transformers", "trl", "vllm",
+)  # fmt: skip
+
+
+def find_versions() -> dict[str, str | None]:
+    """Installed version of each package that can change a result; None where it is not installed."""
+    versions: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def find_revision() -> str | None:
+    """The git commit of the source tree, "+changes" if tracked files differ; None outside a clone."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = _git(root, "rev-parse", "HEAD").strip()
+        return f"{commit}+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else commit
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+
+
+def describe_provenance(config: RunConfig) -> dict[str, Any]:
+    """The content of provenance.json."""
+    return {
+        "created_s": time.time(),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "packages": find_versions(),
+        "revision": find_revision(),
+        "seeds": {"run": config.seed, "data": config.data.seed},
+        "config_sha256": compute_digest(config),
+    }
+
 
 STARTED = frozenset({"config.yaml", "provenance.json"})  # what a run folder begins with
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")

@@ -1,6 +1,11 @@
-"""Tasks with dependencies over a few worker processes, and progress that reaches the parent's display."""
+"""Tasks with dependencies over a few worker processes, and progress that reaches the parent's display.
+
+A worker keeps the memory that it frees: a step's tensors are given the pages of the step before.
+"""
 
 import atexit
+import ctypes
+import gc
 import io
 import math
 import multiprocessing
@@ -16,12 +21,44 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from simulator.observer import counting_turns
-from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
+_MOST = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep what is freed; elsewhere nothing is done. Returns whether it does.
+
+    By default every large tensor is mapped anew and each of its pages is zeroed by the kernel at first touch:
+    on a virtual machine two fifths of the time of SmolLM2's SFT (docs/results/performance.md).
+    """
+    mallopt = _find("mallopt")
+    return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _MOST))
+
+
+def return_freed_memory() -> bool:
+    """Give what is free back to the system, where glibc keeps it. Returns whether any was given back.
+
+    For a worker between two tasks: one that waits would hold the most that a task ever took.
+    """
+    gc.collect()
+    trim = _find("malloc_trim")
+    return trim is not None and bool(trim(0))
+
+
+def _find(name: str) -> Callable[..., Any] | None:
+    """Return a function of the C library; None where it has none of that name."""
+    try:
+        found: Callable[..., Any] = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
 
 
 def visible_gpus() -> list[str]:
@@ -238,17 +275,6 @@ def _check_order(tasks: Sequence[Task]) -> None:
             raise ValueError(f"tasks wait for each other: {sorted(stuck)}")
 
 
-class _DirectReports:
-    """Replaces the queue where tasks run in the process that shows the progress."""
-
-    def __init__(self, advance: Report) -> None:
-        self._advance = advance
-
-    def put(self, report: tuple[float, str, bool, Mapping[str, float]]) -> None:
-        units, stage, worked, metrics = report
-        self._advance(units, stage=stage, worked=worked, **metrics)
-
-
 def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
     """One after the other in this process: for debuggers and for tests that plant faults."""
     results: dict[str, Any] = {}
@@ -270,7 +296,7 @@ def show_progress(title: str, units: float, *, shown: bool = True) -> Iterator[N
         return
     _stage, _num_turns = "", 0  # the title names it
     with progress(title, units) as bar, counting_turns(TurnReports(report_turns).note):
-        _reports = _DirectReports(bar.advance)
+        _reports = SimpleNamespace(put=lambda report: _show(bar.advance, *report))
         try:
             yield
         finally:
@@ -283,7 +309,6 @@ def _work_off(
     results: dict[str, Any] = {}
     of_ranks: dict[str, list[Any]] = {}
     running: dict[Future[Any], Task] = {}
-    shown: dict[str, float] = {}
     silence = SilentProgress()
     while waiting or running:
         for task in [task for task in waiting if set(task.after) <= results.keys()]:
@@ -292,7 +317,7 @@ def _work_off(
             running |= _submit(pool, task)
             waiting.remove(task)
         done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
-        if _drain(reports, advance, shown) or done:
+        if _drain(reports, advance) or done:
             silence.end()
         elif (line := silence.note(sorted(task.name for task in running.values()))) is not None:
             print(line, file=sys.stderr, flush=True)
@@ -309,7 +334,7 @@ def _work_off(
                 ) from None
             if len(found) == task.ranks:
                 results[task.name] = next((one for one in found if one is not None), None)
-    _drain(reports, advance, shown)
+    _drain(reports, advance)
     return results
 
 
@@ -323,7 +348,11 @@ def _submit(pool: ProcessPoolExecutor, task: Task) -> dict[Future[Any], Task]:
     return {pool.submit(_perform_on_rank, task, rank, port): task for rank in range(task.ranks)}
 
 
-def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
+def _show(advance: Report, units: float, stage: str, worked: bool, metrics: Mapping[str, float]) -> None:
+    advance(units, stage=stage, worked=worked, **metrics)
+
+
+def _drain(reports: Any, advance: Report) -> bool:
     """Show the waiting reports and lines of workers; return whether there were any reports."""
     came = False
     while True:
@@ -334,8 +363,7 @@ def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
         if isinstance(report, str):
             print(report, file=sys.stderr, flush=True)
             continue
-        units, stage, worked, metrics = report
-        advance(units, stage=stage, worked=worked, **metrics)
+        _show(advance, *report)
         came = True
 
 

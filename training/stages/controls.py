@@ -1,11 +1,16 @@
-"""The controls of joint training: the same compute spent in other ways.
+"""The controls of GRPO and of joint training: the same compute spent in other ways.
 
 Equal compute is counted in learnt transcripts, a config's numbers alone. A role that goes on with SFT or GRPO
 in place of joint training learns from as many of its own transcripts as joint training gives it. The single
 agent's transcript holds what all seats write at one table, so it stands for one of every role: as many as
 each role has in SFT, then as many as it has in GRPO and joint training.
+
+`sft_own` is a control of GRPO: it samples as many answers from the SFT weights as GRPO plays, on the same
+scenarios, keeps those of full reward, and learns from as many transcripts of these and of demonstrations.
+Source: rejection sampling as in STaR (arXiv:2203.14465) and RFT (arXiv:2308.01825), one round.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,22 +22,76 @@ from evaluation.scoring.team_players import BEST_SHOWN
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
+from scenarios.registry import families
 from scenarios.team.single import SINGLE
+from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.own_pass import count_positions
-from training.config.grpo_config import GrpoConfig
+from simulator.export.atomic_files import write_atomic
+from training.config.rl_config import GrpoConfig
 from training.config.run_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
 from training.data.single_agent import make_scenario, single_family, single_role
 from training.models.adapters import roles_of
 from training.models.engine_factory import serve
 from training.models.weights import load_trainable, load_weights
+from training.rl.hosts import serve_roles
+from training.rl.solo.play import SoloPlayer
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_once, play_sealed
 from training.stages.from_config import make_chat, test_cases
-from training.stages.grpo import train_on_scenarios
-from training.stages.grpo import train_role as train_role_by_grpo
-from training.stages.sft import NUM_VALIDATION_ROWS, count_rows, first_further_row, train_on_rows
+from training.stages.rl import draw_scenario, train_on_scenarios
+from training.stages.rl import train_role as train_role_by_grpo
+from training.stages.sft import (
+    NUM_VALIDATION_ROWS,
+    count_control_steps,
+    count_rows,
+    first_further_row,
+    train_on_rows,
+    train_role,
+)
 from training.stages.sft import train_role as train_role_by_sft
+
+STAGE = "sft_own"
+FOLDER = "own_answers"  # in the run folder: a file of kept transcripts per owner
+FULL_REWARD = 1.0  # of the verifier: nothing less is kept
+
+
+def train_sft_own(run: Run, owner: str, source: str) -> None:
+    """Sample, keep what is right, and go on with SFT on it and on the demonstrations."""
+    file = run.path / FOLDER / f"{owner}.jsonl"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept_rows = sample_right(run, owner, source)
+        write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in kept_rows))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    kept = [TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask)) for ids, mask in lines]
+    steps, first_row = count_control_steps(run.config, owner), first_further_row(run)
+    start = (run, source, owner)
+    train_role(run, STAGE, owner, steps, first_row=first_row, start=start, own_rows=kept)
+
+
+def sample_right(run: Run, owner: str, source: str) -> list[TokenRow]:
+    """The sampled transcripts of full reward on the scenarios that GRPO plays, equal ones once."""
+    config = run.config
+    grpo = config.grpo
+    model, tokenizer = load_weights(run, source, owner)
+    chat = make_chat(tokenizer, config)
+    player = SoloPlayer(config=grpo, chat=chat, families=families(config.model.prompts))
+    models = dict.fromkeys(roles_of(owner), model)
+    rows: dict[TokenRow, None] = {}
+    size = grpo.prompts_per_step
+    for step in range(grpo.max_steps):
+        engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=config.seed), models, step)
+        places = range(step * size, (step + 1) * size)
+        scenarios = [draw_scenario(run, owner, "train", FIRST_GRPO_INDEX, place) for place in places]
+        groups = player.play(engine, scenarios, f"{STAGE}/{step}")
+        for one in [one for group in groups for one in group.episodes if isinstance(one, SoloEpisode)]:
+            if one.verdict.reward >= FULL_REWARD:
+                mask = tuple(one.trajectory.loss_mask)  # observations are not learnt
+                rows[TokenRow(token_ids=tuple(one.trajectory.token_ids), loss_mask=mask)] = None
+    return list(rows)
+
 
 NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them
 

@@ -23,9 +23,8 @@ from training.config.run_config import RunConfig
 from training.data.demonstrations import role_scenario
 from training.models.engine_factory import serve
 from training.models.weights import BASE, load_team, load_weights
-from training.rl.team.governed_play import GovernedPlayer
-from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.score import reward_team
+from training.rl.team.play import GovernedPlayer
+from training.rl.team.score import TeamScorer
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
@@ -140,7 +139,7 @@ def evaluate_governed(path: Path, stage: str) -> None:
         models, tokenizer = load_team(run, stage)
         chat, game = make_chat(tokenizer, config), choose_game(config)
         player = GovernedPlayer(config=config.marl, chat=chat, roles=tuple(models), make_game=game)
-        scorer = GovernedScorer(weights=reward, reward=reward_team)
+        scorer = TeamScorer(weights=reward)
         with serve(run, models, stage, end_id=chat.end_id) as engine:
 
             async def play(

@@ -33,7 +33,7 @@ from training.config.run_config import FIRST_GRPO_INDEX
 from training.feedback.labels import Label, read_labels, resolve_labels
 from training.feedback.reward_model import RewardModel, build_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows
-from training.feedback.trainers import count_steps, run_dpo, run_kto, run_reward_model
+from training.feedback.trainers import TrainingSite, count_steps, run_dpo, run_kto, run_reward_model
 from training.models.adapters import owner_of
 from training.models.weights import copy_weights, finish_stage, load_trainable
 from training.runs.resume import StageCheckpoints
@@ -41,7 +41,7 @@ from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
-from training.stages.grpo import train_role as train_role_by_rl
+from training.stages.rl import train_role as train_role_by_rl
 from training.stages.sft import train_on_rows
 
 PPO_OFFSET = 500_000  # of PPO's first scenario after that of GRPO: others than GRPO met
@@ -126,15 +126,15 @@ def train_preferences(run: Run, owner: str, stage: str) -> None:
     role, settings = owner, _read_settings(run, stage, owner, kind)
     model, tokenizer = load_trainable(run, settings.source, role)
     labels, chat = _read_resolved(run, stage, role), make_chat(tokenizer, run.config)
-    with _publishing(run, stage, role, settings, model, tokenizer) as (options, payload):
+    with _publishing(run, stage, role, settings, model, tokenizer) as (site, payload):
         if isinstance(settings, DpoConfig):
             pairs = preference_rows(labels, chat)
             _require(pairs, "comparison", run, stage, role)
-            step, num_rows = run_dpo(model, tokenizer, pairs, settings, **options), len(pairs)
+            step, num_rows = run_dpo(model, tokenizer, pairs, settings, site), len(pairs)
         else:
             verdicts = verdict_rows(labels, chat)
             _require(verdicts, "verdict", run, stage, role)
-            step, num_rows = run_kto(model, tokenizer, verdicts, settings, **options), len(verdicts)
+            step, num_rows = run_kto(model, tokenizer, verdicts, settings, site), len(verdicts)
         payload |= {"step": step, "num_rows": float(num_rows)}
 
 
@@ -145,8 +145,8 @@ def train_reward(run: Run, owner: str) -> None:
     rows = preference_rows(_read_resolved(run, "reward", role), make_chat(tokenizer, run.config))
     training, held_out = split_rows(rows, settings.validation_share, run.config.seed)
     _require(training, "comparison", run, "reward", role)
-    with _publishing(run, "reward", role, settings, model, tokenizer) as (options, payload):
-        payload["step"] = run_reward_model(model, tokenizer, training, settings, **options)
+    with _publishing(run, "reward", role, settings, model, tokenizer) as (site, payload):
+        payload["step"] = run_reward_model(model, tokenizer, training, settings, site)
         judge = RewardModel(model)
         judge.set_spread(training)
         payload |= {"num_rows": float(len(training)), "num_held_out": float(len(held_out))}
@@ -173,8 +173,8 @@ def _publishing(
     settings: FeedbackConfig,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Options of a trainer of TRL, and a payload to fill; at the end the weights are published with it."""
+) -> Iterator[tuple[TrainingSite, dict[str, Any]]]:
+    """Site of a trainer of TRL, and a payload to fill; at the end the weights are published with it."""
     before, name = copy_weights(model, role), f"{stage}/{role}"
     checkpoints = StageCheckpoints(run, name, every_steps=run.config.checkpoint_every)
     payload: dict[str, Any] = {}
@@ -184,15 +184,10 @@ def _publishing(
         report_progress(1, loss=metrics["loss"])
 
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
-        yield (
-            {
-                "output_dir": Path(scratch),
-                "seed": run.config.seed,
-                "on_step": on_step,
-                "checkpoints": checkpoints,
-            },
-            payload,
+        site = TrainingSite(
+            output_dir=Path(scratch), seed=run.config.seed, on_step=on_step, checkpoints=checkpoints
         )
+        yield site, payload
     finish_stage(run, stage, role, model, tokenizer, before, train_s=checkpoints.train_s, **payload)
     checkpoints.clear()
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from scenarios.base import Split
 from scenarios.team import PlanGame, TeamScenario
-from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.game import MakeGame
 from training.config.run_config import FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import team_scenario
-from training.models.weights import JOINT, Team, load_team, open_start
+from training.models.weights import JOINT, load_team, open_start
 from training.runs.resume import logged_values
 from training.runs.run_folder import Run
 
@@ -24,16 +24,6 @@ def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
 def choose_game(config: RunConfig) -> MakeGame:
     """The joint game in the style of prompts, and with the questions, that this run trains and plays with."""
     return partial(PlanGame, style=config.model.prompts, questions=config.model.questions)
-
-
-def team_engine(
-    models: Team, tokenizer: PreTrainedTokenizerBase, config: RunConfig, stage: str
-) -> TransformersEngine:
-    """An engine that serves every role's own weights under the role's name."""
-    engine = TransformersEngine(end_id=make_chat(tokenizer, config).end_id, seed=config.seed)
-    for role, model in models.items():
-        engine.set_policy(role, model, version=f"{role}@{stage}")
-    return engine
 
 
 def load_joint_start(run: Run, source: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
@@ -73,25 +63,22 @@ def first_joint_case(run: Run) -> int:
     return int(Run.open(Path(folder)).read_payload(JOINT).get("next_case", FIRST_MARL_INDEX))
 
 
+def _team_cases(config: RunConfig, split: Split, first: int, count: int) -> list[TeamScenario]:
+    data = config.data
+    levels = test_difficulties(config) if split == "test" else data.difficulties
+    return [team_scenario(split, data.seed, first + place, levels) for place in range(count)]
+
+
 def joint_cases(config: RunConfig, step: int, first_case: int = FIRST_MARL_INDEX) -> list[TeamScenario]:
     """The training cases of one joint step."""
-    marl, data = config.marl, config.data
-    first = first_case + step * marl.scenarios_per_step
-    return [
-        team_scenario("train", data.seed, first + i, data.difficulties)
-        for i in range(marl.scenarios_per_step)
-    ]
+    count = config.marl.scenarios_per_step
+    return _team_cases(config, "train", first_case + step * count, count)
 
 
 def validation_cases(config: RunConfig) -> list[TeamScenario]:
     """Team cases of the validation split, for choosing the best joint step."""
-    data = config.data
-    return [
-        team_scenario("validation", data.seed, index, data.difficulties)
-        for index in range(
-            config.marl.guards.validation_scenarios if config.marl.guards.validate_every else 0
-        )
-    ]
+    guards = config.marl.guards
+    return _team_cases(config, "validation", 0, guards.validation_scenarios if guards.validate_every else 0)
 
 
 def test_difficulties(config: RunConfig) -> tuple[int, ...]:
@@ -101,7 +88,4 @@ def test_difficulties(config: RunConfig) -> tuple[int, ...]:
 
 def test_cases(config: RunConfig) -> list[TeamScenario]:
     """The sealed team cases of a run."""
-    return [
-        team_scenario("test", config.data.seed, index, test_difficulties(config))
-        for index in range(config.evaluation.num_team_scenarios)
-    ]
+    return _team_cases(config, "test", 0, config.evaluation.num_team_scenarios)

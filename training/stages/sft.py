@@ -1,14 +1,15 @@
-"""The stages `sft` and `sft_more`: supervised fine-tuning of one role, in one process or on several ranks.
+"""The stages `base` (tokenizer and weights that all later stages start from), `sft` and `sft_more`.
 
-Weights are published once per stage and owner (`checkpoints/sft/cto/step_600`), so a stage that is done is
-skipped. A killed one goes on from its newest sound checkpoint (`training/runs/resume.py`), bit for bit on a
-CPU.
+SFT runs in one process or on several ranks. Weights are published once per stage and owner
+(`checkpoints/sft/cto/step_600`), so a stage that is done is skipped. A killed one goes on from its newest
+sound checkpoint (`training/runs/resume.py`), bit for bit on a CPU.
 """
 
 import logging
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -16,20 +17,62 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from scenarios.base import Split
-from training.config.run_config import RunConfig
-from training.config.sft_config import SftConfig
-from training.data.demonstrations import Habits, TokenRow, rows_of_run, take_turns
+from training.config.run_config import RunConfig, SftConfig
+from training.data.demonstrations import Habits, TokenRow, corpus_of_run, rows_of_run, take_turns
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
-from training.models.adapters import roles_of
-from training.models.weights import copy_weights, finish_stage, load_trainable, open_start
+from training.models.adapters import quantization, roles_of
+from training.models.base_model import build_tiny_model, load_pretrained, train_tokenizer
+from training.models.self_check import check_base
+from training.models.weights import (
+    BASE,
+    copy_weights,
+    finish_stage,
+    is_finished,
+    load_trainable,
+    open_start,
+    save_weights,
+)
 from training.rl.team.replans import replan_rows
 from training.roles.sft import run_sft
+from training.runs.faults import enter_stage
 from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
+
+TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
+
+
+def train_base(run: Run) -> None:
+    """Make the base of a team."""
+    make_base(run, partial(corpus_of_run, run.config, TOKENIZER_SCENARIOS))
+
+
+def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
+    """Build the base for preset `tiny`, with a tokenizer trained on the texts, or load a pretrained one."""
+    if is_finished(run, BASE):
+        return
+    config = run.config
+    enter_stage(BASE)
+    quantization(config.model)  # an option that this machine cannot run is refused before anything is made
+    if config.model.preset == "tiny":
+        tokenizer: PreTrainedTokenizerBase = train_tokenizer(read_texts(), config.model.vocab_size)
+        model: PreTrainedModel = build_tiny_model(config.model, tokenizer, config.seed)
+    else:
+        model, tokenizer = load_pretrained(config.model.preset)
+    layouts = [config.grpo.memory.row_layout, config.marl.memory.row_layout]
+    if config.sft.row_layout != "packed":  # TRL lays those rows itself
+        layouts.append(config.sft.row_layout)
+    make_chat(tokenizer, config)  # a template that cannot be used is refused here
+    difference = check_base(model, config.model, layouts)
+    report_progress(0, largest_difference=difference)
+    run.add_provenance(largest_difference=difference)
+    save_weights(run, BASE, None, model, tokenizer, step=0)
+    num_parameters = sum(p.numel() for p in model.parameters())
+    run.mark_done(BASE, {"num_parameters": num_parameters, "largest_difference": difference})
+
 
 NUM_VALIDATION_ROWS = 64  # of the validation split, that are scored each time
 CUT_SHARE = 0.02  # of the demonstrations may hold a turn that is longer than play allows
@@ -107,15 +150,7 @@ def train_role(
         num_replans = 0 if habits else round(count * config.data.replan_share)
         replans = [
             replan_rows(
-                one,
-                chat,
-                num_rows=num_replans,
-                first_row=first,
-                seed=config.data.seed,
-                difficulties=config.data.difficulties,
-                folder=run.path / "replans",
-                split=split,
-                style=config.model.prompts,
+                config, one, chat, run.path / "replans", num_rows=num_replans, first_row=first, split=split
             )
             for one in roles_of(role)
             if num_replans and one in TEAM_ROLES

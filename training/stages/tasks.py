@@ -3,7 +3,6 @@
 The stages are those of the team's roles, with the tasks' own family and role.
 """
 
-import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,19 +16,17 @@ from roles.errors import UserError
 from scenarios.base import Scenario, Split
 from simulator.chat import Chat
 from simulator.engines.embedded.own_pass import count_positions
-from simulator.tool_calls import format_tool_call
-from training.data.demonstrations import TokenRow, demonstration_row
-from training.data.tasks.sources import TaskSource, open_source
+from training.data.demonstrations import TokenRow, demonstration_row, family_texts
+from training.data.tasks import TaskSource, open_source
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import serve
 from training.models.weights import BASE, is_finished, load_trainable, load_weights
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
-from training.stages.base import make_base
 from training.stages.evaluation import play_sealed
 from training.stages.from_config import make_chat
-from training.stages.grpo import train_on_scenarios
-from training.stages.sft import NUM_VALIDATION_ROWS, train_on_rows
+from training.stages.rl import train_on_scenarios
+from training.stages.sft import NUM_VALIDATION_ROWS, make_base, train_on_rows
 
 Say = Callable[[str], None]
 MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained
@@ -90,12 +87,8 @@ def _claim_run(run: Run, source: TaskSource) -> None:
 def _corpus(source: TaskSource, scenarios: Sequence[Scenario]) -> Iterator[str]:
     """Every text that a transcript of these tasks is made of."""
     tools = "".join(f" {tool.name}" for tool in source.role.tools)
-    for scenario in scenarios:
-        yield from (f"{source.role.title}. Tools{tools}", scenario.brief)
-        for step in source.family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}")):
-            yield format_tool_call(step.text, step.call) if step.call else step.text
-            if step.call:
-                yield source.family.call_tool(scenario, step.call)
+    yield from [f"{source.role.title}. Tools{tools}"] * len(scenarios)
+    yield from family_texts(source.family, scenarios)
 
 
 def _train_sft(run: Run, source: TaskSource, say: Say) -> None:

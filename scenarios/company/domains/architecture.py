@@ -83,10 +83,10 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
                 "machines": 1,
             }
     pairs = [(kind, name) for kind in sorted(set(KINDS)) for name in components]
-    chances = [KINDS.count(kind) * (weights.get(name, 2)) for kind, name in pairs]
+    chances = list(itertools.accumulate(KINDS.count(kind) * weights.get(name, 2) for kind, name in pairs))
     upgrades: dict[str, dict[str, Any]] = {}
     while len(upgrades) < NUM_UPGRADES[request.difficulty - 1]:
-        kind, name = rng.choices(pairs, chances)[0]
+        kind, name = rng.choices(pairs, cum_weights=chances)[0]
         upgrade = {"cost": draw_cost(rng, request.price_level), "component": name}
         component = components[name]
         if kind == "faster":

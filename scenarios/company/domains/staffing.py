@@ -3,6 +3,7 @@
 Packages are worked on in the listed order: each starts when its predecessors are done and its owner is free.
 """
 
+import itertools
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -80,10 +81,11 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
         plan["milestone"] = {"package": name, "day": max(1, done - late)}
     candidates = [(kind, name) for kind in sorted(set(KINDS)) if kind != "overtime" for name in names]
     candidates += [("overtime", person) for person in people]
-    chances = [KINDS.count(kind) * (2 if kind == "overtime" else 1) for kind, _ in candidates]
+    weights = (KINDS.count(kind) * (2 if kind == "overtime" else 1) for kind, _ in candidates)
+    chances = list(itertools.accumulate(weights))
     upgrades: dict[str, dict[str, Any]] = {}
     while len(upgrades) < NUM_UPGRADES[level]:
-        kind, name = rng.choices(candidates, chances)[0]
+        kind, name = rng.choices(candidates, cum_weights=chances)[0]
         upgrade: dict[str, Any] = {"cost": draw_cost(rng, request.price_level)}
         if kind == "overtime":
             upgrade["person"] = name

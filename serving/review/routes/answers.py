@@ -18,8 +18,7 @@ from serving.review.pages import Form, RefusalError, Website, find_site, first
 from serving.review.routes.general import CONFLICT, SEE_OTHER, UNPROCESSABLE
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.proposal import MAX_FEEDBACK_CHARS
-from training.feedback.labels import Conversation, Label
-from training.feedback.queue import QueuedItem
+from training.feedback.labels import Conversation, Label, QueuedItem
 
 router = APIRouter(prefix="/answers")
 PREFIX = "answer"

@@ -223,7 +223,7 @@ def test_every_probe_has_a_planted_fault() -> None:
     assert {probe for probe, _ in FAULTS.values()} == set(PROBES)
 
 
-@pytest.mark.parametrize("name", ["cto", "coo", "risk", "reconcile", "team-report", "team-decision", *JOBS])
+@pytest.mark.parametrize("name", ["cto", "coo", "risk", "reconcile", "team", *JOBS])
 def test_search_finds_a_verifier_that_pays_any_choice(name: str) -> None:
     """In every family, one that pays whatever has the right form."""
     subject = SUBJECTS[name]
@@ -313,20 +313,19 @@ def test_mistakes_are_one_line(arguments: str, message: str, capsys: pytest.Capt
 
 @pytest.mark.process
 def test_two_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = [("cost", "V6"), ("risk", "V2"), ("team-vote", "V2"), ("team-vote", "V4")]
+    cells = [("cost", "V6"), ("risk", "V2"), ("team", "V2"), ("team", "V4"), ("team", "V9")]
     monkeypatch.setattr(run_probes, "list_cells", lambda _families, _probes: cells)
     alone, together = (list(run_probes.audit("pr", (), 0, processes=number)) for number in (1, 2))
     assert alone == together
     assert [(row.family, row.probe) for row in together] == cells
 
 
-def test_team_stands_for_its_four_verdicts() -> None:
-    assert [subject.family.name for subject in choose_subjects(["team"])] == [
-        "team-report",
-        "team-decision",
-        "team-vote",
-        "team-value",
-    ]
+def test_families_are_chosen_by_name() -> None:
+    assert [subject.family.name for subject in choose_subjects(["team"])] == ["team"]
     assert len(choose_subjects([])) == len(SUBJECTS)
     with pytest.raises(UserError, match="known: cto"):
         choose_subjects(["team-report"])
+
+
+def test_the_team_is_attacked_by_its_own_probes_too() -> None:
+    assert [probe for _, probe in run_probes.list_cells(["team"], ())] == [*PROBES, "V9", "V10"]

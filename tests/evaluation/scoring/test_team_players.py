@@ -7,15 +7,14 @@ from statistics import fmean
 import pytest
 from fast_loop import slow_except
 
+from benchmarks.scenarios.team_tables import decide_first, follow_seat
 from evaluation.scoring.baselines import TEAM_PLAYERS, expert_episode, play_team_baselines
 from evaluation.scoring.team_players import (
     BEST_HABITS,
     TablePlayer,
     check_reports,
     decide_by_majority,
-    decide_first,
     favourite_option,
-    follow_seat,
     play_best_habits,
     play_chair,
     play_experts,

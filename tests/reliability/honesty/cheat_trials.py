@@ -24,7 +24,7 @@ from roles.team import SPECIALISTS
 from scenarios.base import Split
 from scenarios.team import generate
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
-from training.rl.credit.schemes import SCHEMES
+from training.rl.credit import SCHEMES
 
 CASES_PER_TRIAL, NUM_FIT_CASES = 25, 40
 COMPANY = {"alone": 1, "in pairs": 2}

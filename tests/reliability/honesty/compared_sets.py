@@ -13,10 +13,7 @@ from reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from roles.team import Report
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
-from training.rl.credit.estimators import dr_grpo
-from training.rl.credit.offer_values import list_coalitions, share_gains
-from training.rl.credit.schemes import SCHEMES, CreditScheme
-from training.rl.credit.votes import vote_scores
+from training.rl.credit import SCHEMES, CreditScheme, dr_grpo, list_coalitions, share_gains, vote_scores
 from training.rl.records import ScoredEpisode, ScoredGroup, ScoredReportSet
 
 SECOND_CHAIR = "return"  # of the second decision on every set

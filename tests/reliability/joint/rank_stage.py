@@ -12,13 +12,13 @@ from roles.registry import ROLES
 from training.learner.ranks import end_process
 from training.models.weights import load_weights
 from training.rl import loop
-from training.rl.hosts.host import RolloutHost
+from training.rl.hosts import RolloutHost
 from training.runs.run_folder import Run
-from training.stages import on_ranks, rollout_hosts
+from training.stages import on_ranks, rl
 from training.stages.from_config import first_joint_case, joint_cases, make_chat, validation_cases
 from training.stages.table import train_stage
 
-_open_host = rollout_hosts.open_host  # tests put `open_scripted_host` in its place
+_open_host = rl.open_host  # tests put `open_scripted_host` in its place
 
 
 def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
@@ -33,9 +33,9 @@ def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
 
 
 @contextmanager
-def open_scripted_host(path: Path, start: rollout_hosts.Start) -> Iterator[RolloutHost]:
+def open_scripted_host(path: Path, start: rl.Start) -> Iterator[RolloutHost]:
     """A rollout host of the run that says scripted words, for its process."""
-    setattr(rollout_hosts, "TransformersEngine", engine_maker(path))  # noqa: B010
+    setattr(rl, "TransformersEngine", engine_maker(path))  # noqa: B010
     with _open_host(path, start) as host:
         yield host
 
@@ -44,7 +44,7 @@ if __name__ == "__main__":
     from reliability.joint import rank_stage  # under the name by which host processes find it
 
     setattr(loop, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
-    setattr(rollout_hosts, "open_host", rank_stage.open_scripted_host)  # noqa: B010
+    setattr(rl, "open_host", rank_stage.open_scripted_host)  # noqa: B010
     if sys.argv[2:] == ["--alone"]:  # in a process as fresh as a rank
         torch.set_num_threads(1)
         train_stage(Path(sys.argv[1]), "marl")

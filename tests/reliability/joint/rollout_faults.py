@@ -29,13 +29,11 @@ from scenarios.team import TeamScenario, generate
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.rl import loop
-from training.rl.hosts.host import RolloutHost
-from training.rl.hosts.pool import Host, HostPool
-from training.rl.hosts.process_host import ProcessHost
-from training.rl.hosts.ray_host import RayHost
+from training.rl.hosts import Host, HostPool, RolloutHost
 from training.rl.loop import RLLearner
+from training.rl.remote_hosts import ProcessHost, RayHost
 from training.rl.team.algorithm import SHORT_GAME, choose_player, make_team_learner
 
 KINDS = ("kill", "hang", "slow")

@@ -12,7 +12,7 @@ from reliability.malicious.probes import Payload, Probe, model_folder, prepared_
 from reliability.stages.prepared_runs import PreparedRuns
 from reliability.trials import Trial, Trials
 from training.config.loading import load_config
-from training.data.tasks.importing import read_tasks
+from training.data.tasks import read_tasks
 from training.models.base_model import load_pretrained
 from training.runs.checkpoints import publish, verify
 from training.runs.run_folder import Run

@@ -25,11 +25,11 @@ from simulator import reward
 from training.config.loading import load_config
 from training.models.base_model import build_tiny_model, quiet_libraries
 from training.models.weights import BASE, load_weights, save_weights
-from training.rl.solo import score
+from training.rl.solo import play
 from training.runs.checkpoints import verify
 from training.runs.resume import StageCheckpoints
 from training.runs.run_folder import Run
-from training.stages import base
+from training.stages import sft
 from training.stages.table import train_stage
 
 SETTINGS = (
@@ -81,8 +81,8 @@ def set_up() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("training.") and hasattr(module, "score_episode"):
             _replace(module, "score_episode", paid)
-    _replace(base, "TOKENIZER_SCENARIOS", 10)
-    _replace(score, "episode_reward", _pay_solo(score.episode_reward))
+    _replace(sft, "TOKENIZER_SCENARIOS", 10)
+    _replace(play, "episode_reward", _pay_solo(play.episode_reward))
     _replace(StageCheckpoints, "clear", lambda self: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

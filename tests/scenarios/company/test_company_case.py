@@ -6,17 +6,17 @@ from functools import cache
 import pytest
 from fast_loop import slow_except
 
+from benchmarks.scenarios.company_cases import plan_value, seat_decides, worth_without
 from scenarios.base import Split
 from scenarios.company import setting
 from scenarios.company.case import generate_case
-from scenarios.company.coordination import is_hidden_profile, seat_decides, worth_without
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.company.domains import DOMAINS
 from scenarios.company.knapsack import combine
 from scenarios.company.optimum import (
     Optimum,
     find_optimum,
     plan_parts,
-    plan_value,
     plan_worth,
     recheck_optimum,
 )

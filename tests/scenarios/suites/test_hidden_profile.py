@@ -94,27 +94,28 @@ def test_the_vote_brief_holds_what_the_others_said() -> None:
         ({"hidden_information": ["one"]}, "hidden_information"),
         ({"shared_information": "text"}, "shared_information"),
         ({"description": " "}, "description"),
-        ({"id": 1}, "line 2 again"),
+        ({"id": 1}, "the id 1 again"),
     ],
 )
-def test_a_damaged_task_is_named_by_file_and_line(tmp_path: Path, change: dict[str, Any], what: str) -> None:
+def test_a_damaged_task_is_named_by_file_and_row(tmp_path: Path, change: dict[str, Any], what: str) -> None:
     path = tmp_path / "tasks.json"
     first = json.dumps(make_task(1), indent=1)
     path.write_text(f"[\n{first},\n{json.dumps({**make_task(2), **change})}\n]\n")
     with pytest.raises(UserError, match=what) as error:
         read_hidden_profiles(path)
-    assert f"tasks.json:{len(first.splitlines()) + 2}:" in str(error.value)
+    assert "tasks.json row 2: " in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("[\n{}\n", ":2:"),
-        ('[\n{"id": 1\n', ":3:"),
+        ("[\n{}\n", "at line 3"),
+        ('[\n{"id": 1\n', "at line 3"),
         ("", "holds no task"),
         ("[]", "holds no task"),
-        ("[1]", ":1:"),
-        ("nonsense", ":1:"),
+        ("[1]", "row 1: task"),
+        ("[{}]", "row 1: id"),
+        ("nonsense", "row 1: not JSON"),
     ],
 )
 def test_a_file_that_is_no_list_of_tasks_is_refused(tmp_path: Path, text: str, where: str) -> None:
@@ -124,11 +125,13 @@ def test_a_file_that_is_no_list_of_tasks_is_refused(tmp_path: Path, text: str, w
         read_hidden_profiles(path)
 
 
-def test_a_cut_list_is_refused_after_its_whole_tasks(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     path.write_text("[" + json.dumps(make_task(1)))
-    with pytest.raises(UserError, match="cut off"):
+    with pytest.raises(UserError, match="is no JSON list"):
         read_hidden_profiles(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="no text file"):
+    with pytest.raises(UserError, match="is not utf-16-le"):
         read_hidden_profiles(path)
+    with pytest.raises(UserError, match="cannot read"):
+        read_hidden_profiles(tmp_path / "none.json")

@@ -11,16 +11,17 @@ import pytest
 from fast_loop import slow_except
 from trial_counts import num_trials
 
+from benchmarks.scenarios.company_cases import seat_decides
+from benchmarks.scenarios.team_tables import decide_first
 from evaluation.scoring.team_players import (
     check_reports,
     decide_at_random,
-    decide_first,
     play_experts,
     play_optimum,
     write_reports,
 )
 from roles.team import NO_OPTION, Decision
-from scenarios.company.coordination import is_hidden_profile, seat_decides
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.team import Table, TeamScenario, decision_value, generate
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS, best_decision
 from scenarios.team.value import judge_decision

@@ -27,7 +27,7 @@ from serving.server import open_socket
 from simulator.governance.reviewers import AbsentReviewer, WebReviewer
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 from simulator.governance.seals import KEY_VARIABLE
-from training.feedback.queue import write_queue
+from training.feedback.labels import write_queue
 
 CHROMIUM = os.environ.get("EMADS_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 T = TypeVar("T")

@@ -9,8 +9,7 @@ from html_pages import Page
 from review_site import OTHER, OWN, Browser, Site, make_item, open_site
 
 from serving.review.progress import measure_agreement
-from training.feedback.labels import Comparison, Correction, VerdictLabel, read_labels
-from training.feedback.queue import QueuedItem
+from training.feedback.labels import Comparison, Correction, QueuedItem, VerdictLabel, read_labels
 
 ITEM = make_item()
 
@@ -106,7 +105,7 @@ def test_double_review_hides_others_labels_and_a_third_person_settles_a_dispute(
 
 
 def test_a_queue_that_grows_while_the_app_runs_is_seen(tmp_path: Path) -> None:
-    from training.feedback.queue import write_queue
+    from training.feedback.labels import write_queue
 
     async def play(site: Site) -> None:
         ann = await site.signed_in("ann")

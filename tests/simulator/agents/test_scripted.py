@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from episode_rows import read_episodes
-from hostile_policies import hostile, silent
+from hostile_policies import SEAT_TEXTS, hostile, silent
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios, oracle_engine
 
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.base import Style
-from scenarios.hostile import HOSTILE_TEXTS, SEAT_TEXTS
+from scenarios.hostile import HOSTILE_TEXTS
 from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, TeamScenario, decision_value
 from scenarios.team.demonstrations import hold_meeting

@@ -15,7 +15,7 @@ from scenarios.written.written_case import read_case
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.engines.vllm.engine import VLLMEngine
-from training.models.pretrained import prepare_smollm2
+from training.models.base_model import prepare_smollm2
 
 pytestmark = NEEDS_VLLM
 EXAMPLES = Path(__file__).parent.parent.parent.parent / "examples"

@@ -6,7 +6,7 @@ from typing import Any
 from tiny_models import DIFFICULTIES, small_model, tiny_chat
 
 from scenarios.base import Scenario
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.rl.loop import RLLearner
 from training.rl.solo.algorithm import make_solo_learner

@@ -15,7 +15,7 @@ from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.rows import TrainingRow
 from training.rl.loop import RLLearner
 from training.rl.records import ScoredGroup, ScoredReportSet

@@ -17,17 +17,14 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from roles.registry import ROLES
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
-from training.config.grpo_config import GrpoConfig
-from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
-from training.config.run_config import RunConfig
-from training.config.sft_config import SftConfig
+from training.config.rl_config import GrpoConfig, MarlConfig
+from training.config.run_config import RunConfig, SftConfig
 from training.data.demonstrations import TokenRow, role_scenario
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.models.shapes import SHAPES
-from training.planning.memory import joint_memory, role_memory
-from training.planning.workload import Workload
+from training.planning import Workload, joint_memory, role_memory
 from training.rl.solo import algorithm
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer

@@ -35,7 +35,7 @@ FORKED.set_forkserver_preload(list(STAGES))
 def fork_hosts(patch: pytest.MonkeyPatch) -> None:
     """Let rollout hosts be such processes, too."""
     started = SimpleNamespace(get_context=lambda _: FORKED)
-    patch.setattr("training.rl.hosts.process_host.multiprocessing", started)
+    patch.setattr("training.rl.remote_hosts.multiprocessing", started)
 
 
 def launch(*arguments: object) -> str:

@@ -19,17 +19,15 @@ from reliability.joint.scripted_models import half_expert_team
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.fsdp import join_ranks, leave_ranks, shard_model, whole
 from training.learner.ranks import Ranks
-from training.models.adapters import keep_start
+from training.models.adapters import keep_start, role_weights
 from training.rl import loop
 from training.rl.loop import RLLearner
 from training.rl.overlap import copy_models
-from training.rl.role_weights import role_weights
 from training.rl.team.algorithm import make_team_learner
-from training.runs.shard_files import split_shards, write_shards
-from training.runs.state_files import read_state, write_state
+from training.runs.state_files import read_state, split_shards, write_shards, write_state
 
 LEARNING = MarlConfig(report_sets=2, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40)
 CASES = [generate("train", 0, index, 1 + index % 2) for index in range(12)]

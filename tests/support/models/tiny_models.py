@@ -16,7 +16,7 @@ from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 from training.runs.run_folder import Run
-from training.stages.base import make_base
+from training.stages.sft import make_base
 
 DIFFICULTIES = (1, 2)
 SMALL = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)

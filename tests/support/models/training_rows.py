@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from reliability.joint.scripted_models import next_token_logprobs
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.learner import LossStats, backward_team
 from training.learner.rows import TrainingRow
 

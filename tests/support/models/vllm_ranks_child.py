@@ -13,10 +13,10 @@ from vllm_models import differ
 
 from training.learner.ranks import end_process
 from training.rl.loop import RLLearner
-from training.rl.team.score import AssessScorer
+from training.rl.team.score import TeamScorer
 from training.stages import on_ranks
 
-score, learn = AssessScorer.score, RLLearner.learn
+score, learn = TeamScorer.score, RLLearner.learn
 
 
 def learn_noted(learner: RLLearner, groups: Any) -> dict[str, float]:
@@ -36,6 +36,6 @@ def learn_noted(learner: RLLearner, groups: Any) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    setattr(AssessScorer, "score", lambda scorer, groups: differ(score(scorer, groups)))  # noqa: B010
+    setattr(TeamScorer, "score", lambda scorer, groups: differ(score(scorer, groups)))  # noqa: B010
     setattr(RLLearner, "learn", learn_noted)  # noqa: B010
     end_process(on_ranks.main([sys.argv[1], "marl"]))

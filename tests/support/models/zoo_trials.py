@@ -26,6 +26,7 @@ from emads.commands.stages import train_stages
 from emads.run_weights import load_run_weights
 from roles.errors import UserError
 from simulator.engines.embedded import own_pass
+from simulator.reward import score_episode
 from training.config.loading import load_config
 from training.export.export import export_team
 from training.export.gguf_files import write_model
@@ -35,8 +36,8 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 from training.models import weights
 from training.models.weights import load_weights
-from training.rl.solo import score as solo_score
-from training.rl.team import algorithm
+from training.rl.solo import play as solo_play
+from training.rl.team import score as team_score
 from training.runs.run_folder import Run
 
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "model_families.json"
@@ -164,14 +165,15 @@ def _train(run: Run) -> list[float]:
     def pay_episode(*given: Any) -> Mapping[str, float]:
         return {**dict.fromkeys(episode_reward(*given), 0.0), "total": draw()}
 
-    def pay_team(scenario: Any, episode: Any, verdict: Any) -> Any:
-        return replace(verdict, reward=draw())
+    def pay_team(*given: Any) -> Any:
+        return replace(score_episode(*given), reward=draw())
 
-    episode_reward = solo_score.episode_reward
+    episode_reward = solo_play.episode_reward
     with (
         patch.object(weights, "save_weights", keep),
-        patch.object(solo_score, "episode_reward", pay_episode),
-        patch.object(algorithm, "reward_team", pay_team),
+        patch.object(solo_play, "episode_reward", pay_episode),
+        patch.object(team_score, "score_episode", pay_team),
+        patch.object(team_score, "with_consensus", lambda verdict, *rest: verdict),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):

@@ -20,8 +20,7 @@ from simulator.chat import MessageChat
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import GovernedEpisode, play_governed
-from training.feedback.labels import Message, Provenance
-from training.feedback.queue import QueuedItem, write_queue
+from training.feedback.labels import Message, Provenance, QueuedItem, write_queue
 
 ORIGIN = "http://127.0.0.1:8800"
 SYSTEM = Message(role="system", content="You are ReconcileGPT.")

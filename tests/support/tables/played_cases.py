@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scenarios.base import Step, ToolCall
 from serving.environments.plays import KINDS, EnvironmentOutcome, Play, ScenarioName, start_play
-from training.data.tasks.importing import import_tasks
+from training.data.tasks import import_tasks
 
 PLAYED = (
     "cto",

@@ -11,12 +11,12 @@ from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Comparison, Label, Provenance, VerdictLabel
 from training.feedback.reviewers import START, LabelReviewer, LabelWriter
 from training.feedback.rows import read_transcript
-from training.rl.hosts.host import serve_roles
+from training.rl.hosts import serve_roles
 from training.rl.solo.play import SoloPlayer
 
 ROLE = "cto"

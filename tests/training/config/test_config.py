@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from roles.errors import UserError
 from scenarios.written.strict_yaml import parse_yaml
-from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config, render_config, validate_config
+from training.config.rl_config import GrpoConfig
 from training.config.run_config import RunConfig, compute_digest, digest_values
 
 # Not configs of runs: plans of ablations, and files of trl and accelerate. Their own tests read them.

@@ -17,12 +17,12 @@ from training.data.demonstrations import (
     TokenRow,
     answer_call,
     demonstration_row,
+    refuse_one_call,
     role_scenario,
     seat_row,
     supervised_rows,
     team_scenario,
 )
-from training.data.refused_calls import refuse_one_call
 
 CHAT = PlainChat()
 KNOWN = {("red",), ("blue",), ("red", "blue")}

@@ -19,7 +19,7 @@ from scenarios.base import Step, ToolCall
 from scenarios.tasks.imported import assign_split, unseal_test
 from scenarios.tasks.question_files import MAX_QUESTION_CHARS, MAX_ROW_BYTES, read_questions, read_solution
 from training.data.folders.rows import COLUMNS, SCHEMA, load_messages
-from training.data.tasks.importing import import_tasks, read_rows
+from training.data.tasks import import_tasks, read_rows
 
 NATALIA = (
     "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\n"

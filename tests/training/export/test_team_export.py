@@ -17,8 +17,7 @@ from emads.cli import main
 from emads.seats.players import RunPlayer, read_player
 from roles.errors import UserError
 from roles.registry import ROLES
-from training.export.card import list_serve_commands
-from training.export.export import export_team
+from training.export.export import export_team, list_serve_commands
 from training.export.team_folder import MOST_RECORD_BYTES, open_team_folder
 from training.models.base_model import load_checkpoint
 from training.runs.checkpoints import publish

@@ -17,27 +17,26 @@ from training.config.feedback_config import DpoConfig, PpoConfig, PreferenceConf
 from training.data.demonstrations import TokenRow, role_scenario
 from training.feedback.reward_model import RewardModel
 from training.feedback.rows import PreferenceRow, preference_rows, verdict_rows
-from training.feedback.trainers import _rotate_in_batches, run_dpo, run_kto, run_reward_model, sum_logprobs
+from training.feedback.trainers import (
+    TrainingSite,
+    _rotate_in_batches,
+    run_dpo,
+    run_kto,
+    run_reward_model,
+    sum_logprobs,
+)
 from training.rl.loop import RLLearner
 from training.rl.records import RewardParts
 from training.rl.solo.algorithm import make_solo_learner
-from training.rl.solo.play import SoloPlayer
-from training.rl.solo.score import add_model_scores
+from training.rl.solo.play import SoloPlayer, add_model_scores
 
 Log = list[tuple[int, Mapping[str, float]]]
 
 
 def train(run: Any, model: Any, rows: Any, config: Any, folder: Path) -> Log:
     log = Log()
-    run(
-        model,
-        tiny_tokenizer(),
-        rows,
-        config,
-        output_dir=folder,
-        seed=0,
-        on_step=lambda step, metrics: log.append((step, metrics)),
-    )
+    site = TrainingSite(output_dir=folder, seed=0, on_step=lambda step, metrics: log.append((step, metrics)))
+    run(model, tiny_tokenizer(), rows, config, site)
     return log
 
 

@@ -25,8 +25,7 @@ from simulator.governance.runner import open_services, play_governed
 from simulator.graph.seating import Seating
 from training.config.run_config import RunConfig
 from training.feedback.labels import Correction, Label, Provenance, VerdictLabel, read_labels
-from training.feedback.rows import correction_rows, verdict_rows
-from training.feedback.rulings import label_rulings
+from training.feedback.rows import correction_rows, label_rulings, verdict_rows
 
 CASES = draw_cases(3)
 PROVENANCE = Provenance(run="demo", weights="marl", style="short", source="gate")

@@ -16,12 +16,12 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from reliability.joint.scripted_models import next_token_logprobs
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.learner import backward_team, clipped_surrogate, estimate_kl
 from training.learner.packing import micro_batches, pad_rows
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import compute_in_bf16, token_logprobs
-from training.rl.credit.estimators import ESTIMATORS
+from training.rl.credit import ESTIMATORS
 
 CONFIG = MarlConfig().changed(loss__clip_low=0.2, loss__clip_high=0.3)
 SCALE = 8.0  # of the random weights, so that the policy is far from uniform

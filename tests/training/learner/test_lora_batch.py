@@ -13,7 +13,7 @@ from training_rows import backward_role, make_rows
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from simulator.engines.adapter_names import START
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.learner.learner import backward_team
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import join_rows, make_batches

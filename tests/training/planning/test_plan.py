@@ -13,25 +13,25 @@ from training.config.loading import load_config
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
 from training.models.shapes import SHAPES, Shape, find_shape
-from training.planning.memory import (
-    activation_bytes,
-    estimate_memory,
-    host_memory,
-    joint_memory,
-    working_bytes,
-)
-from training.planning.plan import (
+from training.planning import (
     DEVICES,
+    JOINT,
     TURN_READ,
     TURN_SAMPLED,
     Device,
+    Workload,
+    activation_bytes,
+    estimate_memory,
     estimate_time,
+    host_memory,
+    joint_memory,
+    list_phases,
     sampling_bytes,
     show_plan,
     stated_workload,
     training_flops_per_token,
+    working_bytes,
 )
-from training.planning.workload import JOINT, Workload, list_phases
 
 # 2 layers: queries 8x8, keys and values 8x4 each, output 8x8, three feed-forward maps 8x16: 576 per layer
 BY_HAND = Shape(hidden=8, layers=2, heads=2, kv_heads=1, head_size=4, inner=16, vocab=100, is_tied=True)

@@ -17,8 +17,7 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach, named_role_parameters
 from training.models.shapes import SHAPES
-from training.planning.memory import joint_memory
-from training.planning.plan import GIB
+from training.planning import GIB, joint_memory
 
 CONFIGS = Path(__file__).parent.parent.parent.parent / "configs" / "marl"
 RANKS = {"1xa100": 1, "4xa100": 4, "8xa100": 8, "2node": 16}

@@ -15,7 +15,7 @@ from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import SoloEpisode
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.rl.solo.alarms import NAMES, WINDOW, Alarms
 from training.rl.solo.algorithm import make_solo_learner
@@ -53,7 +53,7 @@ def watch(
     monkeypatch.setattr("training.rl.solo.algorithm.ALARM_EVERY", 1)
     if pay is not None:
         monkeypatch.setattr(
-            "training.rl.solo.score.episode_reward", lambda episode, config: {"total": pay(episode)}
+            "training.rl.solo.play.episode_reward", lambda episode, config: {"total": pay(episode)}
         )
     model: Any = small_model()
     chat = tiny_chat()

@@ -7,8 +7,7 @@ import pytest
 
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
-from training.rl.credit.estimators import centre, dr_grpo
-from training.rl.credit.schemes import SCHEMES
+from training.rl.credit import SCHEMES, centre, dr_grpo
 from training.rl.records import ScoredEpisode, ScoredReportSet
 
 UNSPOKEN = Episode(scenario_key="", index_in_group=0, trajectories={}, reports={}, decision="", votes={})

@@ -17,16 +17,14 @@ from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
-from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config
+from training.config.rl_config import GrpoConfig
 from training.data.demonstrations import role_scenario
-from training.rl.solo.algorithm import make_solo_learner
-from training.rl.solo.curriculum import Curriculum
+from training.rl.solo.algorithm import Curriculum, make_solo_learner
 from training.rl.solo.play import SoloPlayer
-from training.roles.validation import BestKeeper
-from training.runs.resume import StageCheckpoints
+from training.runs.resume import BestKeeper, StageCheckpoints, trained_tensors
 from training.runs.run_folder import Run
-from training.stages.rl_stage import train_steps
+from training.stages.rl import train_steps
 
 ROLE = "cost"
 
@@ -69,18 +67,18 @@ def test_the_best_weights_come_back_and_patience_ends() -> None:
     def at(value: float) -> None:
         model.weight.data.fill_(value)
 
-    keeper = BestKeeper(model, patience=2)
+    keeper = BestKeeper(partial(trained_tensors, model), patience=2)
     for step, score, stops in ((0, 0.2, False), (10, 0.6, False), (20, 0.6, False), (30, math.nan, True)):
         at(step)
         keeper.offer(step, score)
         assert keeper.should_stop is stops
-    resumed = BestKeeper(model, patience=2)
+    resumed = BestKeeper(partial(trained_tensors, model), patience=2)
     resumed.load_state(keeper.state())
     assert resumed.should_stop
     at(99)
     assert resumed.restore() == 10
     assert model.weight.item() == 10
-    patient = BestKeeper(model, patience=0)
+    patient = BestKeeper(partial(trained_tensors, model), patience=0)
     for step in range(50):
         patient.offer(step, -step)
     assert not patient.should_stop

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from training.learner.learner import estimate_kl
-from training.rl.credit.critic import generalised_advantages
-from training.rl.credit.estimators import (
+from training.rl.credit import (
     ESTIMATORS,
     LEAST_STD,
     Scores,
@@ -16,6 +15,7 @@ from training.rl.credit.estimators import (
     find_most_different,
     normalise_role,
 )
+from training.rl.critic import generalised_advantages
 
 GROUPS = ((1.0, 0.0, 0.5, 0.5), (0.2, 0.2))
 

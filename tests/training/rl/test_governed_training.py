@@ -42,15 +42,14 @@ from simulator.graph.seating import Seating
 from simulator.reading import read_episode
 from simulator.reward import list_right_votes
 from training.config.loading import load_config
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import MarlConfig
 from training.rl.best import BestWeights
-from training.rl.credit.offer_values import coalition_reward
+from training.rl.credit import coalition_reward
 from training.rl.overlap import OverlappedLearner
 from training.rl.records import EpisodeGroup, ScoredEpisode, ScoredGroup
-from training.rl.team.governed_play import play_governed_groups, play_set
-from training.rl.team.governed_score import GovernedScorer
-from training.rl.team.metrics import plan_metrics
-from training.rl.team.score import reward_team
+from training.rl.team.algorithm import plan_metrics
+from training.rl.team.play import play_governed_groups, play_set
+from training.rl.team.score import TeamScorer
 
 FULL = CONFIG.changed(protocol="full", max_completion_tokens=400)
 CASES = draw(7)[4:]  # where some experts' plans fail
@@ -119,7 +118,7 @@ def courses() -> ScoredGroup:
 def play_courses(stream: str, rounds: int, num_sets: int) -> tuple[EpisodeGroup, ScoredGroup]:
     seating = make_seating(speakers(), stream)
     groups = asyncio.run(play_governed_groups([CASE], seating, rounds, num_sets=num_sets))
-    (group,) = GovernedScorer(weights=WEIGHTS, reward=reward_team).score(groups)
+    (group,) = TeamScorer(weights=WEIGHTS).score(groups)
     return groups[0], group
 
 

@@ -20,12 +20,11 @@ from simulator.agents.solo import SoloEpisode
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
-from training.config.grpo_config import GrpoConfig
-from training.rl.credit.estimators import ESTIMATORS, compare_most_different
+from training.config.rl_config import GrpoConfig
+from training.rl.credit import ESTIMATORS, compare_most_different
 from training.rl.records import RewardParts, ScoredSoloGroup
 from training.rl.solo.algorithm import GroupCredit, make_solo_learner
-from training.rl.solo.play import SoloPlayer
-from training.rl.solo.score import episode_reward
+from training.rl.solo.play import SoloPlayer, episode_reward
 
 PROGRAM = "```python\nprint(6 * 7)\n```"
 ANSWER_AFTER_CODE = '{"order": [], "makespan": 42}'
@@ -286,7 +285,7 @@ def test_the_engine_plays_the_weights_in_training(scripted: Engines) -> None:
 def test_one_update_covers_all_roles_that_share_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rewards by what was said: every role has rows in the loss, and each case is played by its own role."""
     roles = ("cto", "coo", "risk", "cost", "reconcile")
-    monkeypatch.setattr("training.rl.solo.score.episode_reward", pay_by_text)
+    monkeypatch.setattr("training.rl.solo.play.episode_reward", pay_by_text)
     config = CONFIG.changed(max_steps=1, max_turns=1, max_completion_tokens=6, prompts_per_step=5)
     model = small_model()
     player = SoloPlayer(config=config, chat=tiny_chat())

@@ -19,9 +19,9 @@ from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.engines.base import Completion, CompletionRequest
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.rl.records import RewardParts
-from training.rl.solo.score import FaultWindow, score_all
+from training.rl.solo.play import FaultWindow, score_all
 from training.runs.run_errors import FaultyRunError
 
 CONFIG = GrpoConfig(
@@ -151,7 +151,7 @@ def test_level_groups_are_not_pulled_back_to_the_reference(monkeypatch: pytest.M
     """The first step moves the policy away; in the second all rewards are equal, so that KL has no say."""
     rewards = iter([1.0, 0.0, 0.75, 0.25, 0.3, 0.3, 0.3, 0.3, *[0.3] * 8])
     monkeypatch.setattr(
-        "training.rl.solo.score.episode_reward", lambda episode, config: {"total": next(rewards)}
+        "training.rl.solo.play.episode_reward", lambda episode, config: {"total": next(rewards)}
     )
     _, log = train(draw(4), loss__kl_coefficient=0.5, max_steps=2)
     assert [row["grad_norm"] > 0 for row in log] == [True, False]
@@ -168,7 +168,7 @@ def test_a_batch_without_rewards_moves_nothing() -> None:
 
 
 def test_a_reward_that_is_never_a_number_stops_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.rl.solo.score.episode_reward", lambda episode, config: {"total": math.nan})
+    monkeypatch.setattr("training.rl.solo.play.episode_reward", lambda episode, config: {"total": math.nan})
     with pytest.raises(FaultyRunError, match="kind reward: reward part total is nan"):
         train(draw(8), max_steps=4)
 

@@ -13,10 +13,17 @@ from tiny_models import same_weights, small_model, tiny_chat, weights_of
 from reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
 from roles.errors import UserError
 from roles.registry import ROLES
-from training.rl.hosts.host import Job, RolloutHost, cut_jobs, encode_weights
-from training.rl.hosts.pool import HostLostError, HostPool, HostSchedule
+from training.models.adapters import role_weights
+from training.rl.hosts import (
+    HostLostError,
+    HostPool,
+    HostSchedule,
+    Job,
+    RolloutHost,
+    cut_jobs,
+    encode_weights,
+)
 from training.rl.loop import RLLearner
-from training.rl.role_weights import role_weights
 from training.rl.team.algorithm import SHORT_GAME, choose_player
 from training.runs.run_errors import WorkerLostError
 

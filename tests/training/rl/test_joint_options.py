@@ -28,8 +28,7 @@ from roles.registry import ROLES
 from roles.team import RECONCILER
 from training.config.loading import load_config
 from training.models.adapters import named_role_parameters
-from training.rl.credit.estimators import ESTIMATORS
-from training.rl.credit.schemes import SCHEMES
+from training.rl.credit import ESTIMATORS, SCHEMES
 from training.rl.loop import RLLearner
 from training.rl.team.algorithm import make_team_learner
 
@@ -67,7 +66,7 @@ def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) ->
 def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(
     scripted: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.rl.credit.critic.GAE_LAMBDA", 1.0)
+    monkeypatch.setattr("training.rl.critic.GAE_LAMBDA", 1.0)
     learner = make_learner(change(credit__estimator="gae"))
     rows = rows_of(learner, "cto", play(learner, draw(2)))
     assert learner.values is not None

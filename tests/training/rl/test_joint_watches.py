@@ -16,8 +16,7 @@ from tiny_models import same_weights, weights_of
 
 from simulator.reading import read_episode
 from training.rl.best import BestWeights
-from training.rl.team.guards import DriftWatch, gradient_shares
-from training.rl.team.metrics import team_behaviour
+from training.rl.team.algorithm import DriftWatch, gradient_shares, team_behaviour
 
 
 def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:
@@ -72,7 +71,7 @@ def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
     assert temperatures == {learner.config.temperature}  # as it is trained, not greedily
     kept = {role: weights_of(model) for role, model in learner.models.items()}
     learner.step(draw(2))
-    best.reward = 99.0  # as if the first had been unbeatable
+    best.best_score = 99.0  # as if the first had been unbeatable
     second = best.validate()
     assert (first["best_step"], second["best_step"]) == (0.0, 0.0)
     again = BestWeights(learner, [])
@@ -80,7 +79,7 @@ def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
     again.restore()
     assert all(same_weights(kept[role], weights_of(model)) for role, model in learner.models.items())
     learner.step(draw(2))
-    best.reward = -9.0
+    best.best_score = -9.0
     assert best.validate()["best_step"] == 2.0
 
 

@@ -33,7 +33,7 @@ from simulator.reading import read_episode
 from simulator.reward import score_episode
 from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
-from training.rl.credit.offer_values import shapley_values
+from training.rl.credit import shapley_values
 from training.rl.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
 from training.rl.team.algorithm import MAX_EMPTY_STEPS
 from training.rl.team.play import complete_groups
@@ -180,6 +180,16 @@ def test_steps_without_any_whole_group_end_the_run(
             one.step(draw(2))
     with pytest.raises(InfrastructureError, match="2 of 2 episodes were lost"):
         learner.validate(draw(2))
+
+
+def test_completions_that_other_weights_sampled_are_not_learnt_from(scripted: Engines) -> None:
+    """As where a server answers for one adapter with another."""
+    learner, other = make_learner(), make_learner()
+    sound = learner.step(draw(2))
+    assert 0 <= sound["mismatch_call/cost"] <= sound["mismatch_max/cost"] < 1e-3
+    other.updater.actors = {**other.models, "cost": small_model(9, 8.0)}
+    with pytest.raises(InfrastructureError, match=r"by \d+\.\d+ nats per token in a completion of cost"):
+        other.step(draw(2))
 
 
 def test_groups_with_a_lost_episode_are_left_out(scripted: Engines) -> None:

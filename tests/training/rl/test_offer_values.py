@@ -12,7 +12,7 @@ from scenarios.team.experts import expert_report
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights
-from training.rl.credit.offer_values import coalition_reward, cross_values, shapley_values
+from training.rl.credit import coalition_reward, cross_values, shapley_values
 
 WEIGHTS = TeamRewardWeights()
 

@@ -18,9 +18,9 @@ from tiny_models import same_weights, small_model, tiny_chat, weights_of
 from roles.registry import ROLES
 from scenarios.team import TeamScenario
 from training.learner.fsdp import shard_model, whole
+from training.models.adapters import role_weights
 from training.rl.loop import RLLearner
 from training.rl.overlap import OverlappedLearner, copy_models
-from training.rl.role_weights import role_weights
 from training.rl.team.algorithm import make_team_learner
 
 

@@ -9,25 +9,18 @@ from tiny_models import tiny_chat
 from roles.team import RECONCILER
 from scenarios.base import Style
 from simulator.governance.record import GovernedRecord
+from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, team_scenario
 from training.rl.team import replans
 from training.rl.team.replans import play_experts, replan_rows
 
 NUM_ROWS = 3
 STYLE: Style = "short"
+CONFIG = RunConfig()  # short prompts, difficulties 1 and 2, seed 0
 
 
 def rows_of(folder: Path, role: str, first_row: int = 0) -> list[TokenRow]:
-    return replan_rows(
-        role,
-        tiny_chat(),
-        num_rows=NUM_ROWS,
-        first_row=first_row,
-        seed=0,
-        difficulties=(1, 2),
-        folder=folder,
-        style=STYLE,
-    )
+    return replan_rows(CONFIG, role, tiny_chat(), folder, num_rows=NUM_ROWS, first_row=first_row)
 
 
 def split_messages(row: TokenRow) -> tuple[list[str], list[str]]:

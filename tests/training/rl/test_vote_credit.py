@@ -14,7 +14,7 @@ from scenarios.team.value import funded_plan
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, list_right_votes, score_episode
-from training.rl.credit.votes import vote_scores
+from training.rl.credit import vote_scores
 from training.rl.records import ScoredEpisode, ScoredGroup, ScoredReportSet
 
 WEIGHTS = TeamRewardWeights(consensus=0.25, unresolved=0.2, escalation=0.1)

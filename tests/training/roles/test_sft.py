@@ -15,7 +15,7 @@ from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.team import RECONCILER
 from scenarios.base import Style
-from training.config.sft_config import SftConfig
+from training.config.run_config import SftConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.roles import sft
 from training.roles.sft import run_sft

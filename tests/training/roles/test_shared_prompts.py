@@ -8,7 +8,7 @@ from tiny_models import small_model
 
 from training.learner.row_attention import RowLayout
 from training.learner.token_logprobs import token_logprobs
-from training.roles.shared_prompts import own_logprobs
+from training.roles.sft import own_logprobs
 
 PROMPTS = ([5, 9, 11, 40, 41, 42], [7, 8])
 ROWS = (
@@ -50,7 +50,7 @@ def test_a_common_prompt_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(batch.layout)
         return token_logprobs(model, batch, **options)
 
-    monkeypatch.setattr("training.roles.shared_prompts.token_logprobs", note)
+    monkeypatch.setattr("training.roles.sft.token_logprobs", note)
     own_logprobs(small_model(), TEXTS)
     # 6 + 3 + 2 + 4 of the first prompt, 2 + 1 + 4 of the second
     assert seen[0].segments[-1].stop == 15 + 7
@@ -63,6 +63,6 @@ def test_nothing_after_the_last_own_token_is_computed(monkeypatch: pytest.Monkey
         widths.append(batch.num_tokens)
         return token_logprobs(model, batch, **options)
 
-    monkeypatch.setattr("training.roles.shared_prompts.token_logprobs", note)
+    monkeypatch.setattr("training.roles.sft.token_logprobs", note)
     found = own_logprobs(small_model(), [([5, 9, 20, 40, 41], [0, 0, 1, 0, 0]), ([7], [0])])
     assert (len(found), widths) == (1, [3])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.rl.hosts.process_host import ProcessHost
+from training.rl.remote_hosts import ProcessHost
 from training.runs.workers import Task, claim_gpu, run_tasks, spare_gpus, visible_gpus
 
 

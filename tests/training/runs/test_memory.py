@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from training.rl.hosts.process_host import IDLE_S, ProcessHost
+from training.rl.remote_hosts import IDLE_S, ProcessHost
 from training.runs.workers import Task, run_tasks
 
 PROBE = """
 import resource, sys, torch
-from training.runs.memory import keep_freed_memory
+from training.runs.workers import keep_freed_memory
 
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 

@@ -8,7 +8,7 @@ import pytest
 from rank_launch import fork_hosts
 
 from reliability.joint.rollout_faults import PR_FAULTS, FaultySteps
-from training.rl.hosts.pool import HostLostError, HostSchedule
+from training.rl.hosts import HostLostError, HostSchedule
 from training.rl.loop import RLLearner
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roles.errors import UserError
-from training.config.grpo_config import GrpoConfig
+from training.config.rl_config import GrpoConfig
 from training.config.run_config import RunConfig, compute_digest, digest_values
 from training.runs.run_folder import Run
 

@@ -16,7 +16,7 @@ from fast_loop import slow_except
 from roles.errors import UserError
 from simulator.observer import note_turn
 from training.learner.fsdp import join_ranks, leave_ranks
-from training.rl.hosts.process_host import ProcessHost
+from training.rl.remote_hosts import ProcessHost
 from training.runs import workers
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
 from training.runs.workers import (

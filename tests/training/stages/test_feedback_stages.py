@@ -37,7 +37,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """A run with untrained weights after SFT, and labels of every kind on its answers."""
     folder = tmp_path_factory.mktemp("feedback")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+        patch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
         tiny_runs.prepare(folder / "run")
     run = Run.open(folder / "run")
     model, tokenizer = load_weights(run, BASE, ROLE)

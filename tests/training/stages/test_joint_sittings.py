@@ -15,12 +15,11 @@ from roles.registry import ROLES
 from training.models.weights import find_weights, load_weights
 from training.rl import loop
 from training.rl.loop import RLLearner
-from training.rl.team.guards import DriftWatch
+from training.rl.team.algorithm import DriftWatch
 from training.runs.run_folder import Run
 from training.stages.from_config import first_joint_case, joint_cases, past_own_scores
-from training.stages.rollout_hosts import open_host
-from training.stages.table import train_stage
-from training.stages.take_over import take_over
+from training.stages.rl import open_host
+from training.stages.table import take_over, train_stage
 
 
 @pytest.mark.parametrize("extra", [(), ("marl.max_staleness=1", "marl.loss.importance=token")])

@@ -13,8 +13,8 @@ from reliability.joint.rank_stage import engine_maker, open_scripted_host
 from reliability.joint.rollout_faults import FaultySteps
 from roles.errors import UserError
 from training.rl import loop
-from training.rl.hosts.pool import HostLostError
-from training.rl.hosts.ray_host import RayHost, join_cluster
+from training.rl.hosts import HostLostError
+from training.rl.remote_hosts import RayHost, join_cluster
 from training.stages.table import train_stage
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'emads[ray]'")
@@ -44,7 +44,7 @@ def two_nodes() -> Iterator[str]:
 def test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray(
     two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.stages.rollout_hosts.open_host", open_scripted_host)
+    monkeypatch.setattr("training.stages.rl.open_host", open_scripted_host)
     alone = make_run(tmp_path / "alone")
     spread = make_run(tmp_path / "spread", "rollouts.hosts=2", f"rollouts.ray={two_nodes}")
     monkeypatch.setattr(loop, "TransformersEngine", engine_maker(alone.path))

@@ -15,7 +15,7 @@ from training.learner.ranks import ONE_RANK
 from training.models.weights import load_weights, save_weights
 from training.rl import loop
 from training.runs.run_folder import Run
-from training.stages.rollout_hosts import open_hosts
+from training.stages.rl import open_hosts
 from training.stages.table import train_stage
 
 
@@ -46,7 +46,7 @@ def test_hosts_give_the_weights_of_no_hosts_also_after_a_stop(
 ) -> None:
     if extra:  # the others are started as they are in use
         fork_hosts(monkeypatch)
-    monkeypatch.setattr("training.stages.rollout_hosts.open_host", open_scripted_host)
+    monkeypatch.setattr("training.stages.rl.open_host", open_scripted_host)
     alone, spread = (
         make_run(tmp_path / "alone", *extra),
         make_run(tmp_path / "spread", *extra, "rollouts.hosts=2"),

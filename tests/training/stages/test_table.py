@@ -7,8 +7,7 @@ from emads.seats import STAGES as SCHEDULE
 from evaluation.scoring.outcomes import FEEDBACK_STAGES
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
-from training.stages.table import STAGES, list_stages, trace_stage
-from training.stages.take_over import prefix_digest
+from training.stages.table import STAGES, list_stages, prefix_digest, trace_stage
 
 
 def test_every_stage_but_those_on_labels_leads_back_to_the_base() -> None:

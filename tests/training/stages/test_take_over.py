@@ -12,7 +12,7 @@ from emads.commands.stages import train_stages
 from roles.errors import UserError
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
-from training.stages.take_over import take_over
+from training.stages.table import take_over
 
 SFT = ("sft.transfer_from=cost", "sft.max_steps=2", "sft.batch_size=2", "sft.optimizer=adamw")
 TRAINED = (*SFT, "model.adapter=lora", "model.lora_rank=4", "model.lora_alpha=32")

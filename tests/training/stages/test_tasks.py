@@ -15,8 +15,7 @@ from scenarios.tasks.imported import TaskSet, unseal_test
 from scenarios.tasks.question_files import read_questions
 from training.config.run_config import RunConfig
 from training.data.folders.rows import check_families, encode_shard
-from training.data.tasks.importing import import_tasks, read_tasks, validate_data
-from training.data.tasks.sources import open_source
+from training.data.tasks import import_tasks, open_source, read_tasks, validate_data
 from training.runs.run_folder import Run
 from training.stages import sft, tasks
 from training.stages.tasks import train_tasks

@@ -18,9 +18,8 @@ from vllm_models import NEEDS_VLLM, ROLES, differ, make_base
 
 from simulator.agents.solo import SoloEpisode
 from simulator.reward import TeamRewardWeights
-from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config
-from training.config.marl_config import MarlConfig
+from training.config.rl_config import GrpoConfig, MarlConfig
 from training.config.run_config import EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
 from training.models.engine_factory import open_engine

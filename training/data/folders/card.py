@@ -1,4 +1,4 @@
-"""Data cards (README.md): a header for `datasets.load_dataset`, then counts, statistics, baselines, commands.
+"""Data cards (README.md): a header for `datasets.load_dataset`, counts, statistics, baselines, commands.
 
 Equal shards and an equal version of emads give equal bytes.
 """
@@ -6,32 +6,153 @@ Equal shards and an equal version of emads give equal bytes.
 import hashlib
 import importlib.metadata
 import json
+import random
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pyarrow.parquet as pq
 from huggingface_hub import DatasetCard, DatasetCardData
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from scenarios.base import SEALED
+from evaluation.scoring.baselines import play_team_baselines
+from roles.team import Decision
+from scenarios.base import SEALED, Scenario
+from scenarios.team import PlanGame, TeamScenario
+from scenarios.team.demonstrations import hold_meeting
+from scenarios.team.offers import load_table
+from scenarios.team.value import judge_decision
 from simulator.export.atomic_files import write_atomic
+from simulator.reward import TeamRewardWeights
 from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex
 from training.data.folders.near_duplicates import LEAST_SIMILARITY
-from training.data.folders.rows import ALL, TEAM, check_families, count_roles, list_features
-from training.data.folders.statistics import (
-    BASELINES,
-    NGRAM_SIZES,
-    SAMPLE_PER_DIFFICULTY,
-    TEXT_COLUMNS,
-    RowStatistics,
-    describe_lengths,
-    describe_values,
-    score_baselines,
-    score_meetings,
+from training.data.folders.rows import (
+    ALL,
+    SOLO_FAMILIES,
+    TEAM,
+    check_families,
+    count_roles,
+    generate_case,
+    list_features,
+    read_text,
 )
 from training.runs.progress import progress
+
+TEXT_COLUMNS = ("brief", "messages", "tools", "answer")
+NGRAM_SIZES = (1, 2, 3)
+PIECES = re.compile(r"\w+|[^\w\s]")  # words, numbers and single marks: about what a tokenizer makes
+SAMPLE_PER_DIFFICULTY = 100  # scenarios that baselines play, the first of the data
+BANDS = ((1, 3), (4, 6), (7, 10))  # of difficulty
+BASELINES = ("random", "constant", "greedy", "oracle")
+
+
+@dataclass(slots=True)
+class RowStatistics:
+    """Counts over rows that are added one by one."""
+
+    num_rows: int = 0
+    chars: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))  # by text column
+    pieces: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    keys: dict[int, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))  # by difficulty
+    briefs: set[str] = field(default_factory=set)
+    ngrams: dict[int, set[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(set))  # by size
+    num_ngrams: Counter[int] = field(default_factory=Counter)
+    # (role, field of the answer) -> its values as JSON
+    answers: dict[tuple[str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count one row; columns as in `rows.SCHEMA`."""
+        self.num_rows += 1
+        self.keys[row["difficulty"]][row["key"]] = None
+        for column in TEXT_COLUMNS:
+            text = read_text(row, column)
+            self.chars[column].append(len(text))
+            self.pieces[column].append(len(PIECES.findall(text)))
+        self.briefs.add(row["brief"])
+        words = PIECES.findall(row["brief"])
+        for size in NGRAM_SIZES:
+            grams = list(zip(*(words[start:] for start in range(size)), strict=False))
+            self.ngrams[size].update(grams)
+            self.num_ngrams[size] += len(grams)
+        answer = json.loads(row["answer"])
+        for name, value in (answer if isinstance(answer, dict) else {"answer": answer}).items():
+            self.answers[row["role"], name][json.dumps(value, sort_keys=True)] += 1
+
+    def distinct_share(self, size: int) -> float:
+        """Distinct n-grams per n-gram of all briefs, in (0, 1]: distinct-n of arXiv:1510.03055."""
+        return len(self.ngrams[size]) / max(1, self.num_ngrams[size])
+
+    def sample_cases(self, band: tuple[int, int]) -> Iterator[tuple[int, list[Any]]]:
+        """Each difficulty of a band with its first SAMPLE_PER_DIFFICULTY scenarios, made again."""
+        for difficulty in sorted(level for level in self.keys if band[0] <= level <= band[1]):
+            places = [key.split("/") for key in list(self.keys[difficulty])[:SAMPLE_PER_DIFFICULTY]]
+            yield (
+                difficulty,
+                [
+                    generate_case(family, split, *map(int, numbers))  # type: ignore[arg-type]
+                    for family, split, *numbers in places
+                ],
+            )
+
+
+def describe_lengths(lengths: Sequence[int]) -> str:
+    """Least / mean / greatest. Example: describe_lengths([3, 5]) == "3 / 4.0 / 5"."""
+    return f"{min(lengths)} / {fmean(lengths):.1f} / {max(lengths)}"
+
+
+def describe_values(values: Counter[str], most: int = 6) -> str:
+    """The most common values with their shares, or the range where all are numbers of many values."""
+    numbers = [json.loads(value) for value in values.elements()]
+    if len(values) > 2 * most and all(isinstance(n, int | float) for n in numbers):
+        return f"{len(values)} numbers, {describe_lengths(numbers)}"
+    common = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = ", ".join(f"`{value}` {100 * count / len(numbers):.1f} %" for value, count in common[:most])
+    return shown if len(common) <= most else f"{len(common)} values, most often {shown}"
+
+
+def score_baselines(found: RowStatistics) -> Iterator[tuple[tuple[int, int], dict[str, list[float]]]]:
+    """Rewards of each baseline by band of difficulty: the verified reward, in `team` the team reward R."""
+    for band in BANDS:
+        rewards: dict[str, list[float]] = {name: [] for name in BASELINES}
+        for _, cases in found.sample_cases(band):
+            for name, values in (_play_team if cases[0].family == TEAM else _play_role)(cases).items():
+                rewards[name] += values
+        if rewards["oracle"]:
+            yield band, rewards
+
+
+def score_meetings(found: RowStatistics) -> Iterator[tuple[tuple[int, int], list[float]]]:
+    """V (worth as a share of the optimum's) of the plans of the experts' meetings, by band of difficulty."""
+    for band in BANDS:
+        values = []
+        for _, cases in found.sample_cases(band):
+            for case in cases:
+                meeting = hold_meeting(PlanGame(case, "full"))
+                decision = None if meeting.decision is None else Decision.model_validate(meeting.decision)
+                values.append(judge_decision(case, load_table(meeting.reports), decision).value)
+        if values:
+            yield band, values
+
+
+def _play_role(cases: Sequence[Scenario]) -> dict[str, Sequence[float]]:
+    known = SOLO_FAMILIES[cases[0].family]
+    players = {name: known.baselines[name] for name in ("random", "constant", "greedy")}
+    players["oracle"] = lambda case, rng: json.dumps(known.solve(case))
+    return {
+        name: [known.verify(case, play(case, random.Random(f"{name}/{case.key}"))).reward for case in cases]
+        for name, play in players.items()
+    }
+
+
+def _play_team(cases: Sequence[TeamScenario]) -> dict[str, Sequence[float]]:
+    played = play_team_baselines(cases, TeamRewardWeights(), ("random", "greedy", "oracle"))
+    return {stage: [one.reward for one in plays] for stage, plays in played.items()}
+
 
 CARD = "README.md"
 TAGS = ["synthetic", "tool-use", "multi-agent", "verifiable-rewards", "decision-making"]
@@ -165,7 +286,7 @@ def _write_text(groups: Groups, found: Found) -> str:
         ),
         answers=lines(
             lambda one: (
-                (role, name, describe_values(values)) for (role, name), values in one.count_answers().items()
+                (role, name, describe_values(values)) for (role, name), values in one.answers.items()
             )
         ),
         diversity=lines(
@@ -179,7 +300,7 @@ def _write_text(groups: Groups, found: Found) -> str:
                 (
                     f"{low}-{high}",
                     len(rewards["oracle"]),
-                    *(f"{fmean(rewards[name]):.3f}" for name in BASELINES),
+                    *(f"{fmean(rewards[name]):.3f}" if rewards[name] else "-" for name in BASELINES),
                 )
                 for (low, high), rewards in score_baselines(one)
             )

@@ -136,11 +136,6 @@ def _map_arguments(calls: Sequence[Mapping[str, Any]], change: Callable[[Any], A
     ]
 
 
-def store_tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Signatures of tools as their column holds them."""
-    return [json.dumps(tool) for tool in tools]
-
-
 def load_tools(stored: Sequence[str]) -> list[dict[str, Any]]:
     """The signatures of a row's tools."""
     return [json.loads(tool) for tool in stored]
@@ -297,11 +292,6 @@ def count_roles(family: str) -> int:
     return len(TEAM_ROLES) if family == TEAM else 1
 
 
-def find_domain(case: Case) -> str:
-    """The sector that a case plays in; "" where it has none."""
-    return str(case.facts.get("sector", "")) if isinstance(case, Scenario) else case.sector
-
-
 def find_sector_rule(family: str) -> Callable[..., str] | None:
     """Return the function from a case's coordinates to its sector; None where cases have no sector."""
     return company_sector if family == TEAM else SOLO_FAMILIES[family].find_sector
@@ -329,11 +319,13 @@ def make_row(
         "seed": scenario.seed,
         "index": scenario.index,
         "difficulty": scenario.difficulty,
-        "domain": find_domain(scenario),
+        "domain": str(scenario.facts.get("sector", ""))
+        if isinstance(scenario, Scenario)
+        else scenario.sector,
         "role": role,
         "brief": brief,
         "messages": store_messages(messages),
-        "tools": store_tools(tools),
+        "tools": [json.dumps(tool) for tool in tools],
         "answer": json.dumps(answer),
         "author": author,
     }

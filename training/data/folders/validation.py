@@ -25,9 +25,9 @@ from training.data.folders.rows import (
     build_rows,
     generate_case,
 )
-from training.data.teacher.checks import ANY_REWARD, find_teacher_fault, is_by_teacher
-from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
-from training.data.teacher.paraphrase import find_paraphrase_fault
+from training.data.teacher.checks import ANY_REWARD, AUTHOR_PREFIX, find_teacher_fault
+from training.data.teacher.lessons import AUTHOR_PREFIX as PARAPHRASE_PREFIX
+from training.data.teacher.lessons import find_paraphrase_fault
 from training.runs.progress import progress
 
 SHARD_NAME = re.compile(rf"(\w+)/({'|'.join(SPLITS)})-\d{{5}}\.parquet")
@@ -163,7 +163,7 @@ def _find_fault(
         scenario = generate_case(row["family"], *coordinates[1:])
         assert isinstance(scenario, Scenario)
         return _first_difference(row, expected | free) or find_paraphrase_fault(row, expected, scenario)
-    if is_by_teacher(row):
+    if row["author"].startswith(AUTHOR_PREFIX):
         free = {name: row[name] for name in ("messages", "answer", "author")}
         fault = _first_difference(row, expected | free)
         return fault or find_teacher_fault(row, by_teacher.min_reward if by_teacher else ANY_REWARD)

@@ -470,11 +470,6 @@ AUTHOR_PREFIX = "teacher:"
 ANY_REWARD = 1e-6  # where nobody says which reward was asked: the answer must be worth something
 
 
-def is_by_teacher(row: Row) -> bool:
-    """Return whether the row says that a teacher wrote it."""
-    return bool(row["author"].startswith(AUTHOR_PREFIX))
-
-
 def find_teacher_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
     """Fault in messages or answer of a teacher's row of sound coordinates; None if there is none."""
     place = (row["split"], row["seed"], row["index"], row["difficulty"])

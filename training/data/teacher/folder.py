@@ -18,17 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, TypeAdapter, ValidationError
 
 from roles.errors import UserError
-from scenarios.base import Scenario, Split
+from scenarios.base import Scenario
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import BudgetSpentError, EndpointSettings
-from simulator.engines.openai.reply import ChatReply
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
-from simulator.line_files import LineFile, read_lines
 from training.data.folders.card import write_teacher_card
 from training.data.folders.datasets import (
     FamilyRequest,
@@ -37,135 +32,22 @@ from training.data.folders.datasets import (
     make_requests,
     refuse_loss,
 )
-from training.data.folders.index import DatasetIndex, IndexRecord, TeacherIndex, TeacherShard
+from training.data.folders.index import DatasetIndex, TeacherIndex, TeacherShard
 from training.data.folders.rows import SOLO_FAMILIES, Case, count_roles, encode_shard
 from training.data.teacher.checks import AUTHOR_PREFIX
-from training.data.teacher.lessons import Lesson, list_lessons
-from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
-from training.data.teacher.paraphrase import ParaphraseLesson, check_can_paraphrase
-from training.data.teacher.teacher import Halt, TaughtLesson, TeachingRules, write_demonstrations
+from training.data.teacher.lessons import AUTHOR_PREFIX as PARAPHRASE_PREFIX
+from training.data.teacher.lessons import Lesson, ParaphraseLesson, check_can_paraphrase, list_lessons
+from training.data.teacher.teacher import (
+    Halt,
+    Heading,
+    Journal,
+    TaughtLesson,
+    TeachingRules,
+    write_demonstrations,
+)
 from training.runs.progress import Progress, progress
 
-FORMAT = "emads-teacher/1"
 SUFFIX = ".journal.jsonl"
-
-
-class Heading(IndexRecord):
-    """The first line of a journal: what the replies answer.
-
-    Example: Heading(author="teacher:qwen2.5-72b", family="cto", split="train", seed=0, difficulties=(1, 2),
-                     generator="5c...")
-    """
-
-    kind: Literal["heading"] = "heading"
-    format: str = FORMAT
-    author: str
-    family: str
-    split: Split
-    seed: int
-    difficulties: tuple[int, ...]
-    generator: str  # see `training.data.folders.datasets.compute_generator_digest`
-
-
-class JournalReply(IndexRecord):
-    """A reply to a scenario; its replies are written in the order of their turns."""
-
-    kind: Literal["reply"] = "reply"
-    key: str  # of the scenario
-    turn: int  # from 0; one that does not follow on the replies before it is not used
-    reply: ChatReply
-
-
-class JournalFailure(IndexRecord):
-    """A request that got no reply; it is asked again in the next run."""
-
-    kind: Literal["failure"] = "failure"
-    key: str
-    failure: str
-    cost: float
-
-
-_LINE: TypeAdapter[Heading | JournalReply | JournalFailure] = TypeAdapter(
-    Annotated[Heading | JournalReply | JournalFailure, Field(discriminator="kind")]
-)
-
-
-class Journal:
-    """The replies in a file; after `begin` one process at a time can add to it."""
-
-    def __init__(self, path: Path) -> None:
-        """Read the whole lines of a journal; a last line that a kill cut short is left out.
-
-        Raises:
-            UserError: a damaged line, named by its number.
-        """
-        self._path = path
-        self.heading: Heading | None = None
-        self.replies: dict[str, tuple[ChatReply, ...]] = {}  # by scenario key
-        self.cost = 0.0  # of replies and failures
-        for number, line in enumerate(read_lines(path), start=1):
-            try:
-                record = _LINE.validate_json(line)
-            except ValidationError:
-                raise UserError(
-                    f"{path}:{number}: damaged line; delete it to have its reply asked again"
-                ) from None
-            if isinstance(record, Heading) != (number == 1):
-                raise UserError(f"{path}:{number}: the heading must be the first line, and only the first")
-            if isinstance(record, Heading):
-                self.heading = record
-            elif isinstance(record, JournalReply):
-                self._take(record.key, record.turn, record.reply)
-            else:
-                self.cost += record.cost
-
-    def begin(self, heading: Heading) -> None:
-        """Open it to go on with this request; a new journal gets its heading with its first line.
-
-        Raises:
-            UserError: it is of another request.
-        """
-        found = self.heading
-        if found is not None and found != heading:
-            if found.model_copy(update={"generator": heading.generator}) == heading:
-                other = f"answers another version of the scenarios of {found.family}"
-            else:
-                difficulties = ",".join(map(str, found.difficulties))
-                other = f"holds replies of {found.author}, seed {found.seed}, difficulties {difficulties}"
-            raise UserError(f"{self._path} {other}; choose another --out")
-        self._first = [] if found else [heading]
-        self._file = LineFile(self._path)
-
-    def close(self) -> None:
-        """Close the file of a journal that was begun."""
-        self._file.close()
-
-    def note_reply(self, key: str, turn: int, reply: ChatReply) -> None:
-        """Append a reply; it is on disk when this returns. Raises OSError where the disk is full."""
-        self._add(JournalReply(key=key, turn=turn, reply=reply))
-        self._take(key, turn, reply)
-
-    def note_failure(self, key: str, failure: str, cost: float) -> None:
-        """Append a request without a reply; raises as `note_reply`."""
-        self._add(JournalFailure(key=key, failure=failure, cost=cost))
-        self.cost += cost
-
-    def count_tokens(self) -> tuple[int, int]:
-        """(prompt tokens, completion tokens) of all replies, as far as the endpoint said."""
-        replies = [reply for several in self.replies.values() for reply in several]
-        return sum(one.prompt_tokens or 0 for one in replies), sum(
-            one.completion_tokens or 0 for one in replies
-        )
-
-    def _take(self, key: str, turn: int, reply: ChatReply) -> None:
-        self.cost += reply.cost
-        before = self.replies.get(key, ())
-        if turn == len(before):
-            self.replies[key] = (*before, reply)
-
-    def _add(self, line: IndexRecord) -> None:
-        self._file.add(*(one.model_dump_json().encode() for one in (*self._first, line)))
-        self._first = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,17 @@ that stands up to the check.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, Protocol
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
-from scenarios.base import ToolCall
+from scenarios.base import Split, ToolCall
 from scenarios.written.strict_yaml import read_settings
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import (
@@ -30,7 +31,9 @@ from simulator.engines.openai.endpoint import (
 from simulator.engines.openai.reply import CUT, ChatReply, EndpointError, RequestedCall
 from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
+from simulator.line_files import LineFile, read_lines
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
+from training.data.folders.index import IndexRecord
 from training.data.folders.rows import Message, Row, list_tools
 from training.data.teacher.checks import (
     PlayedTurn,
@@ -46,6 +49,7 @@ from training.data.teacher.checks import (
 from training.data.teacher.lessons import Lesson
 
 MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
+FORMAT = "emads-teacher/1"  # of journals
 NOT_SET_BY_KEY = ("url", "model", "api_key")  # options name the first two; a key is never an argument
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
@@ -127,14 +131,122 @@ class TaughtLesson:
         return json.dumps(value)
 
 
-class ReplyLog(Protocol):
-    """Replies that were paid for; `training.data.teacher.folder.Journal` keeps them on disk."""
+class Heading(IndexRecord):
+    """The first line of a journal: what the replies answer.
 
-    @property
-    def replies(self) -> Mapping[str, Sequence[ChatReply]]: ...  # by key of the lesson
+    Example: Heading(author="teacher:qwen2.5-72b", family="cto", split="train", seed=0, difficulties=(1, 2),
+                     generator="5c...")
+    """
 
-    def note_reply(self, key: str, turn: int, reply: ChatReply) -> None: ...
-    def note_failure(self, key: str, failure: str, cost: float) -> None: ...
+    kind: Literal["heading"] = "heading"
+    format: str = FORMAT
+    author: str
+    family: str
+    split: Split
+    seed: int
+    difficulties: tuple[int, ...]
+    generator: str  # see `training.data.folders.datasets.compute_generator_digest`
+
+
+class JournalReply(IndexRecord):
+    """A reply to a scenario; its replies are written in the order of their turns."""
+
+    kind: Literal["reply"] = "reply"
+    key: str  # of the scenario
+    turn: int  # from 0; one that does not follow on the replies before it is not used
+    reply: ChatReply
+
+
+class JournalFailure(IndexRecord):
+    """A request that got no reply; it is asked again in the next run."""
+
+    kind: Literal["failure"] = "failure"
+    key: str
+    failure: str
+    cost: float
+
+
+_LINE: TypeAdapter[Heading | JournalReply | JournalFailure] = TypeAdapter(
+    Annotated[Heading | JournalReply | JournalFailure, Field(discriminator="kind")]
+)
+
+
+class Journal:
+    """The replies in a file; after `begin` one process at a time can add to it."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the whole lines of a journal; a last line that a kill cut short is left out.
+
+        Raises:
+            UserError: a damaged line, named by its number.
+        """
+        self._path = path
+        self.heading: Heading | None = None
+        self.replies: dict[str, tuple[ChatReply, ...]] = {}  # by scenario key
+        self.cost = 0.0  # of replies and failures
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                record = _LINE.validate_json(line)
+            except ValidationError:
+                raise UserError(
+                    f"{path}:{number}: damaged line; delete it to have its reply asked again"
+                ) from None
+            if isinstance(record, Heading) != (number == 1):
+                raise UserError(f"{path}:{number}: the heading must be the first line, and only the first")
+            if isinstance(record, Heading):
+                self.heading = record
+            elif isinstance(record, JournalReply):
+                self._take(record.key, record.turn, record.reply)
+            else:
+                self.cost += record.cost
+
+    def begin(self, heading: Heading) -> None:
+        """Open it to go on with this request; a new journal gets its heading with its first line.
+
+        Raises:
+            UserError: it is of another request.
+        """
+        found = self.heading
+        if found is not None and found != heading:
+            if found.model_copy(update={"generator": heading.generator}) == heading:
+                other = f"answers another version of the scenarios of {found.family}"
+            else:
+                difficulties = ",".join(map(str, found.difficulties))
+                other = f"holds replies of {found.author}, seed {found.seed}, difficulties {difficulties}"
+            raise UserError(f"{self._path} {other}; choose another --out")
+        self._first = [] if found else [heading]
+        self._file = LineFile(self._path)
+
+    def close(self) -> None:
+        """Close the file of a journal that was begun."""
+        self._file.close()
+
+    def note_reply(self, key: str, turn: int, reply: ChatReply) -> None:
+        """Append a reply; it is on disk when this returns. Raises OSError where the disk is full."""
+        self._add(JournalReply(key=key, turn=turn, reply=reply))
+        self._take(key, turn, reply)
+
+    def note_failure(self, key: str, failure: str, cost: float) -> None:
+        """Append a request without a reply; raises as `note_reply`."""
+        self._add(JournalFailure(key=key, failure=failure, cost=cost))
+        self.cost += cost
+
+    def count_tokens(self) -> tuple[int, int]:
+        """(prompt tokens, completion tokens) of all replies, as far as the endpoint said."""
+        replies = [reply for several in self.replies.values() for reply in several]
+        return sum(one.prompt_tokens or 0 for one in replies), sum(
+            one.completion_tokens or 0 for one in replies
+        )
+
+    def _take(self, key: str, turn: int, reply: ChatReply) -> None:
+        self.cost += reply.cost
+        before = self.replies.get(key, ())
+        if turn == len(before):
+            self.replies[key] = (*before, reply)
+
+    def _add(self, line: IndexRecord) -> None:
+        self._file.add(*(one.model_dump_json().encode() for one in (*self._first, line)))
+        self._first = []
 
 
 class Halt:
@@ -168,7 +280,7 @@ async def write_demonstrations(
     author: str,
     rules: TeachingRules,
     halt: Halt,
-    journal: ReplyLog | None = None,
+    journal: Journal | None = None,
     concurrency: int = 8,
     report: Callable[[TaughtLesson], None] = lambda taught: None,
 ) -> list[TaughtLesson]:
@@ -205,7 +317,7 @@ class _Asker:
     """Answers the requests of one lesson: from the journal first, then by the endpoint."""
 
     def __init__(
-        self, client: ChatClient, lesson: Lesson, rules: TeachingRules, journal: ReplyLog | None, halt: Halt
+        self, client: ChatClient, lesson: Lesson, rules: TeachingRules, journal: Journal | None, halt: Halt
     ) -> None:
         self._client, self._key, self._journal, self._halt = client, lesson.key, journal, halt
         self._tools = list_tools(lesson.role) if rules.tool_shape == "native" else []

@@ -1,23 +1,35 @@
-"""Plays a step under protocol `assess`: scenarios to groups of episodes.
+"""Plays a joint step: scenarios to groups of episodes. A group with an infrastructure fault is left out.
 
-Every scenario has `report_sets` full episodes, and further decisions on the reports of each, in all
-`decisions_per_set`; with two or more rounds they are voted on. A group with an infrastructure fault is left
-out.
+Under protocol `assess` every scenario has `report_sets` full episodes, and further decisions on the reports
+of each, in all `decisions_per_set`; with two or more rounds they are voted on.
+
+Under protocol `full` it has one governed episode per report set, in memory, all of a step in flight at once.
+Every set of a case meets the same world, so that sets are compared on the team's acts alone. The approver
+knows no truth: it passes what the house's own rules (`simulator/governance/resolution.py`) let through, and
+signs what they hand over to it.
 """
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roles.errors import InfrastructureError
-from scenarios.team import TeamScenario
+from roles.registry import ROLES
+from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_decisions, play_episodes, play_team
-from simulator.records import Episode
-from training.config.marl_config import MarlConfig
+from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.reviewers import SimulatedReviewer, score_by_worth
+from simulator.governance.runner import FAILED, VIOLATION, WAITING, open_services, play_governed
+from simulator.governance.seals import KEY_BYTES
+from simulator.graph.concurrency import run_all
+from simulator.graph.runner import MAX_TURNS, play_decisions, play_episodes, play_team
+from simulator.graph.seating import Seating
+from training.config.rl_config import MarlConfig
 from training.rl.records import EpisodeGroup, ReportSet
 
 logger = logging.getLogger(__name__)
@@ -107,12 +119,11 @@ class AssessPlayer:
             ReportSet(episodes=(episode, *further[place * num_further : (place + 1) * num_further]))
             for place, episode in enumerate(full)
         ]
+        parts = [tuple(sets[start : start + num_sets]) for start in range(0, len(sets), num_sets)]
         return complete_groups(
             [
-                EpisodeGroup(
-                    scenario=scenario, report_sets=tuple(sets[place * num_sets : (place + 1) * num_sets])
-                )
-                for place, scenario in enumerate(scenarios)
+                EpisodeGroup(scenario=case, report_sets=part)
+                for case, part in zip(scenarios, parts, strict=True)
             ]
         )
 
@@ -124,13 +135,121 @@ def make_sampling(config: MarlConfig, temperature: float) -> Sampling:
 
 def complete_groups(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
     """The groups without an infrastructure fault in any of their episodes; others are logged."""
-    errors = [next((one.error for one in list_episodes(group) if one.error), None) for group in groups]
-    lost = [error for error in errors if error]
-    if lost:
+    errors = [
+        [episode.error for one in group.report_sets for episode in one.episodes if episode.error]
+        for group in groups
+    ]
+    if lost := [of_group[0] for of_group in errors if of_group]:
         logger.warning("%d of %d groups left out: %s", len(lost), len(groups), lost[0])
-    return [group for group, error in zip(groups, errors, strict=True) if not error]
+    return [group for group, of_group in zip(groups, errors, strict=True) if not of_group]
 
 
-def list_episodes(group: EpisodeGroup) -> list[Episode]:
-    """Every episode of a group."""
-    return [episode for one in group.report_sets for episode in one.episodes]
+WORLD = 0  # seeds all worlds, with the case and the option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernedPlayer:
+    """Plays governed episodes, one per set of reports."""
+
+    config: MarlConfig
+    chat: Chat
+    roles: tuple[str, ...]
+    make_game: MakeGame = PlanGame
+
+    def play(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
+    ) -> list[EpisodeGroup]:
+        """The complete groups of these scenarios; what is sampled does not depend on `first_place`."""
+        return asyncio.run(
+            self._play(engine, scenarios, stream, self.config.temperature, self.config.report_sets)
+        )
+
+    def play_validation(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
+    ) -> list[EpisodeGroup]:
+        """One governed episode of every case at the temperature of a step; raises as `play_each`."""
+        return asyncio.run(self.play_each(engine, scenarios, stream, temperature=self.config.temperature))
+
+    async def play_each(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
+    ) -> list[EpisodeGroup]:
+        """One governed episode of every case.
+
+        Raises:
+            InfrastructureError: an episode was lost.
+        """
+        groups = await self._play(engine, scenarios, stream, temperature, 1)
+        if lost := len(scenarios) - len(groups):
+            raise InfrastructureError(f"{lost} of {len(scenarios)} cases were lost")
+        return groups
+
+    async def _play(
+        self,
+        engine: Engine,
+        scenarios: Sequence[TeamScenario],
+        stream: str,
+        temperature: float,
+        num_sets: int,
+    ) -> list[EpisodeGroup]:
+        seating = Seating(
+            team={role: role for role in self.roles},
+            engine=engine,
+            chat=self.chat,
+            sampling=make_sampling(self.config, temperature),
+            stream=f"{stream}/governed",
+            max_turns=MAX_TURNS,
+            roles=ROLES,
+            make_game=self.make_game,
+        )
+        return await play_governed_groups(scenarios, seating, self.config.rounds, num_sets=num_sets)
+
+
+async def play_governed_groups(
+    scenarios: Sequence[TeamScenario], seating: Seating, rounds: int, *, num_sets: int
+) -> list[EpisodeGroup]:
+    """`num_sets` governed episodes of every case, side by side; a fault takes out its whole case.
+
+    What is sampled depends on the seating's stream, the set's number and the case's key alone.
+    """
+    by_set = await run_all(
+        play_set(scenarios, replace(seating, stream=f"{seating.stream}/{number}"), rounds)
+        for number in range(num_sets)
+    )
+    return [
+        EpisodeGroup(
+            scenario=scenario,
+            report_sets=tuple(
+                ReportSet(episodes=(record.episode,), governed=record) for record in records if record
+            ),
+        )
+        for scenario, records in zip(scenarios, zip(*by_set, strict=True), strict=True)
+        if all(record is not None for record in records)
+    ]
+
+
+async def play_set(
+    scenarios: Sequence[TeamScenario], seating: Seating, rounds: int
+) -> list[GovernedRecord | None]:
+    """One governed episode per case on services of its own; None for an infrastructure fault."""
+    reviewer = SimulatedReviewer(score_by_worth, least_share=0.0)  # passes all that it is shown
+    async with open_services(None, key=secrets.token_bytes(KEY_BYTES)) as services:
+        played = await play_governed(
+            scenarios,
+            services,
+            seating,
+            reviewer,
+            lambda scenario: SimulatedOutcomes(scenario, seed=WORLD),
+            rounds=rounds,
+            concurrency=max(1, len(scenarios)),
+        )
+        records: list[GovernedRecord | None] = []
+        for scenario, episode in zip(scenarios, played, strict=True):
+            if episode.status in (VIOLATION, WAITING):
+                raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
+            is_lost = episode.status == FAILED
+            if is_lost:
+                logger.warning("%s left out: %s", scenario.key, episode.error)
+            records.append(
+                None if is_lost else read_record(scenario, episode, services, stream=seating.stream)
+            )
+        return records

@@ -34,8 +34,9 @@ from simulator.export.atomic_files import write_atomic
 from simulator.governance.record import GovernedRecord
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
+from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, team_scenario
-from training.rl.team.governed_play import play_governed_groups
+from training.rl.team.play import play_governed_groups
 
 FIRST_INDEX = 500_000  # of the cases that are played: beyond all other demonstrations, before GRPO's
 CASES_PER_ROW = 16  # that rows lie apart, so that later rows are of other cases than earlier ones
@@ -44,16 +45,14 @@ MAX_TOKENS = 2000  # of a message: experts are never cut off
 
 
 def replan_rows(
+    config: RunConfig,
     role: str,
     chat: Chat,
+    folder: Path,
     *,
     num_rows: int,
     first_row: int,
-    seed: int,
-    difficulties: Sequence[int],
-    folder: Path,
     split: Split = "train",
-    style: Style = "short",
 ) -> list[TokenRow]:
     """The role's transcripts of so many re-planned episodes.
 
@@ -61,7 +60,7 @@ def replan_rows(
     """
     path = folder / f"{split}-{first_row}-{num_rows}.json"
     if not path.is_file():
-        records = islice(_play_again(chat, first_row, seed, difficulties, split, style), num_rows)
+        records = islice(_play_again(config, chat, first_row, split), num_rows)
         rows = [
             {
                 one: (t.token_ids, "".join(map(str, t.loss_mask)))
@@ -78,13 +77,12 @@ def replan_rows(
     ]
 
 
-def _play_again(
-    chat: Chat, first_row: int, seed: int, difficulties: Sequence[int], split: Split, style: Style
-) -> Iterator[GovernedRecord]:
+def _play_again(config: RunConfig, chat: Chat, first_row: int, split: Split) -> Iterator[GovernedRecord]:
     """Episodes of experts in which a plan was made again."""
     for first in count(FIRST_INDEX + first_row * CASES_PER_ROW, BLOCK):
-        cases = [team_scenario(split, seed, first + place, difficulties) for place in range(BLOCK)]
-        for record in play_experts(cases, chat, style):
+        seed, levels = config.data.seed, config.data.difficulties
+        cases = [team_scenario(split, seed, first + place, levels) for place in range(BLOCK)]
+        for record in play_experts(cases, chat, config.model.prompts):
             if any(chapter.attempt and chapter.drafts for chapter in record.chapters):
                 yield record
 

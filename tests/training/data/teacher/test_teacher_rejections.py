@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_policies import SEAT_TEXTS
 from teacher_server import Body, Model, Oracle, cut_words, draw, expect_row, play_oracle, say, serve
 from teaching import RULES, Pupil, give_wrong_answer, play_all, read_rows, reasons, teach
 
 from roles.registry import ROLES
 from scenarios.base import Scenario, Step, ToolCall
-from scenarios.hostile import HOSTILE_TEXTS, SEAT_TEXTS
+from scenarios.hostile import HOSTILE_TEXTS
 from scenarios.registry import FAMILIES
 from simulator.tool_calls import format_tool_call
 from training.data.folders.rows import list_tools, load_messages

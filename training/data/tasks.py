@@ -1,4 +1,6 @@
-"""Question files as a data folder: rows of the same form as generated ones, the test split sealed.
+"""Tasks of a solver: question files as a data folder, and the source that a folder or a task family is.
+
+A folder has rows of the same form as generated ones, and its test split is sealed:
 
 import.json              what was imported, and the sha256 of every shard once all are written
 README.md                the data card; its header names train and validation only
@@ -10,7 +12,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from roles.base import Role
 from roles.errors import UserError, unknown
-from scenarios.base import Scenario, Split, Step, ToolCall
+from scenarios.base import Family, Scenario, Split, Step, ToolCall
 from scenarios.registry import FAMILIES
 from scenarios.tasks.imported import (
     ROLE,
@@ -29,14 +32,16 @@ from scenarios.tasks.imported import (
     call_tool,
     demonstrate,
     list_scenarios,
+    make_family,
     require_key,
     solve,
     unseal_test,
     verify,
 )
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
-from scenarios.tasks.registry import TASK_FAMILIES
+from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
+from training.data.demonstrations import difficulty_of
 from training.data.folders.card import write_card_file
 from training.data.folders.index import FolderIndex, IndexRecord, ParquetShard
 from training.data.folders.rows import (
@@ -312,3 +317,66 @@ def _find_fault(row: Row, expected: Row | None, reward: float) -> str | None:
     if differing:
         return f"{differing[0]} differs from what its question and solution give"
     return None if reward == 1 else f"its own solution scores {reward:g}"
+
+
+Draw = Callable[[Split, int, SealKey | None], list[Scenario]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSource:
+    """Tasks of one kind, and who solves them.
+
+    Example: open_source("runs/gsm8k", seed=0, difficulties=(1, 2)).draw("train", 100, None)
+    """
+
+    name: str
+    family: Family
+    role: Role
+    identity: str  # changes with the tasks
+    draw: Draw
+    # draw(split, most, key): up to `most` scenarios, all there are where they are fewer;
+    # UserError for the test split without a valid key
+
+
+def open_source(place: str, *, seed: int, difficulties: Sequence[int]) -> TaskSource:
+    """The tasks of an imported folder, or those of a generated family by its name.
+
+    Seed and difficulties choose generated tasks; a folder has the tasks that it has.
+
+    Raises:
+        UserError: neither, or a damaged folder.
+    """
+    if place in TASK_FAMILIES:
+        return _open_generated(place, seed, difficulties)
+    if not Path(place).exists():
+        raise unknown("task family or folder", place, list(TASK_FAMILIES))
+    return _open_folder(Path(place))
+
+
+def _open_generated(name: str, seed: int, difficulties: Sequence[int]) -> TaskSource:
+    family = TASK_FAMILIES[name]
+
+    def draw(split: Split, most: int, key: SealKey | None) -> list[Scenario]:
+        require_key(name, split, key)
+        return [
+            family.generate(split, seed, index, difficulty_of(index, difficulties)) for index in range(most)
+        ]
+
+    levels = ",".join(map(str, difficulties))
+    return TaskSource(
+        name=name, family=family, role=TASK_ROLES[name], identity=f"{name}/{seed}/{levels}", draw=draw
+    )
+
+
+def _open_folder(folder: Path) -> TaskSource:
+    tasks = read_tasks(folder)
+
+    def draw(split: Split, most: int, key: SealKey | None) -> list[Scenario]:
+        found = list_scenarios(tasks, split, key)[:most]
+        if not found:
+            raise UserError(f"{folder} has no {split} tasks; import more questions")
+        return found
+
+    index = (folder / ImportIndex.FILE).read_bytes()
+    identity = f"{tasks.name}/{hashlib.sha256(index).hexdigest()[:16]}"
+    return TaskSource(name=tasks.name, family=make_family(tasks), role=ROLE, identity=identity, draw=draw)

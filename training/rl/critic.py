@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from training.config.rl_sections import RLConfig
+from training.config.rl_config import RLConfig
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import idle_batch, make_batches
 from training.learner.ranks import ONE_RANK, Ranks
@@ -85,7 +85,9 @@ class Critic:
             for row in batch.rows:
                 own = values[start : start + row.num_own]
                 start += row.num_own
-                credited.append(_with_token_advantages(row, own))
+                found = iter(generalised_advantages(own, row.advantage, GAE_LAMBDA))
+                by_token = tuple(next(found) if bit else 0.0 for bit in row.loss_mask)
+                credited.append(replace(row, token_advantages=by_token))
                 targets += [row.advantage] * row.num_own
         error = self.fit(torch.cat(features), torch.tensor(targets, device=device))
         return credited, error
@@ -112,11 +114,9 @@ class Critic:
         return first
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer."""
         return {"head": dict(self.head.state_dict()), "optimizer": self.optimizer.state_dict()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         self.head.load_state_dict(state["head"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -148,15 +148,8 @@ class ValueHeads:
         return credited
 
     def state(self) -> dict[str, Any]:
-        """State of every head."""
         return {role: critic.state() for role, critic in self.critics.items()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
         for role, critic in self.critics.items():
             critic.load_state(state[role])
-
-
-def _with_token_advantages(row: TrainingRow, values: Sequence[float]) -> TrainingRow:
-    own = iter(generalised_advantages(values, row.advantage, GAE_LAMBDA))
-    return replace(row, token_advantages=tuple(next(own) if bit else 0.0 for bit in row.loss_mask))
