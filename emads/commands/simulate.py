@@ -403,7 +403,7 @@ async def _play(
 def _choose_reviewer(named: str | None, services: GovernanceServices) -> Reviewer:
     if named == TERMINAL:
         return TerminalReviewer()
-    return WebReviewer(services.desk.find_answer) if named == WEB else make_reviewer()
+    return WebReviewer(services.gate.find_answer) if named == WEB else make_reviewer()
 
 
 def _check_nobody_waits(
@@ -414,7 +414,7 @@ def _check_nobody_waits(
     Raises:
         UserError: the first such case, or no reviewer named in a store in which a person was asked.
     """
-    threads = services.desk.list_threads()
+    threads = services.gate.list_threads()
     waiting = {thread for thread in threads if services.log.find(thread, "asked")}
     for case in cases:
         if f"{stream}/{case.key}" in waiting:

@@ -77,7 +77,7 @@ class GovernedTables:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         for name in reviewers:
             try:
-                services.desk.reviewers.register(name)
+                services.reviewers.register(name)
             except NotApprovedError as error:
                 raise UserError(f"reviewer {name!r}: {error}") from None
 
@@ -128,19 +128,19 @@ class GovernedTables:
         if request is None or request.interrupt_id != ruling.interrupt_id:
             raise UserError("ruling: this request is not open in this task")
         try:
-            self._services.desk.submit(ruling.interrupt_id, ruling.digest, response, ruling.reviewer)
+            self._services.gate.submit(ruling.interrupt_id, ruling.digest, response, ruling.reviewer)
         except NotApprovedError as error:
             raise UserError(f"ruling: {error.reason}: {error}") from None
 
     def is_answered(self, interrupt_id: str) -> bool:
         """Tell whether a person has ruled on the request, here or elsewhere on the same store."""
-        return self._services.desk.find_answer(interrupt_id) is not None
+        return self._services.gate.find_answer(interrupt_id) is not None
 
     def _find_request(self, played: GovernedEpisode) -> ReviewRequest | None:
         return self._find_open(played.thread)
 
     def _find_open(self, thread: str) -> ReviewRequest | None:
-        return self._services.desk.find_open(thread)
+        return self._services.gate.find_open(thread)
 
     def _name_stream(self, task: str) -> str:
         return f"{self._tables.team.stream}/serve/{task}"

@@ -146,27 +146,27 @@ def _list_turns(room: Room, reviewer: str) -> Iterator[InboxRow]:
 def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
     """Yield a row for every request, the newest first; what may be ruled on the gate alone says."""
     services = room.services
-    for interrupt_id in services.desk.list_requests()[:MOST_ROWS]:
+    for interrupt_id in services.gate.list_requests()[:MOST_ROWS]:
         request = room.read_request(interrupt_id)
         if request is None:
             continue
-        standing = services.gate.stand(request.thread)
-        shown = standing.find_shown(interrupt_id)
-        open_one = services.desk.find_open(request.thread)
+        display = services.gate.find(interrupt_id)
+        if display is None:
+            continue
+        open_one = services.gate.find_open(request.thread)
         state: RowState = "done"
         if open_one is not None and open_one.interrupt_id == interrupt_id:
             state, word, tone = "waiting", "waits", "warn"
-            author = services.desk.find_first(interrupt_id)
-            if author == reviewer:
+            authors = [answer.body["reviewer"] for answer in display.answers]
+            if reviewer in authors:
                 state, word, tone = "done", "approved by you, a second is needed", ""
-            elif author is not None:
+            elif authors:
                 word = "one approval, a second is needed"
         else:
-            answer, settled = standing.find_answer(interrupt_id), standing.find_settled(interrupt_id)
-            word, tone = find_ruling("superseded" if settled is None else settled["ruling"])
-            if answer is not None:
-                word += f" by {visible(str(answer.body['reviewer']))}"
-        yield _make_approval_row(request, state, word, tone, say_time(shown.at_s if shown else None))
+            word, tone = find_ruling("superseded" if display.ruling == "waiting" else display.ruling)
+            if display.answer is not None:
+                word += f" by {visible(str(display.answer.body['reviewer']))}"
+        yield _make_approval_row(request, state, word, tone, say_time(display.entry.at_s))
 
 
 def _make_approval_row(

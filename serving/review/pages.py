@@ -92,7 +92,7 @@ class Website:
             .render(
                 reviewer=known.name,
                 path=request.url.path,
-                four_eyes=self.room.services.desk.reviewers.wants_four_eyes(),
+                four_eyes=self.room.services.reviewers.wants_four_eyes(),
                 max_risk=MAX_RISK,
                 reconciler=say_titles([RECONCILER], ROLES),
                 form_token=lambda path: make_form_token(self.room.key, known, path),

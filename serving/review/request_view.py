@@ -218,24 +218,23 @@ def _quote(text: str, *, indent: int = 2) -> Iterator[str]:
 
 
 def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestState:
-    """Return how far a request is, as gate, desk and log tell."""
-    standing = services.gate.stand(request.thread)
-    status, latest = standing.status, str(standing.require_latest().body["interrupt_id"])
+    """Return how far a request is, as the gate tells."""
+    standing, display = services.gate.stand(request.thread), services.gate.find(request.interrupt_id)
+    assert display is not None
+    status, latest = standing.status, standing.latest.interrupt_id
     next_id = None if latest == request.interrupt_id else latest
-    settled = standing.find_settled(request.interrupt_id)
-    answer = services.desk.find_answer(request.interrupt_id)
-    if settled is None:
+    if display.ruling == "waiting":
         if status or next_id is not None:
             return RequestState(
                 word="superseded", tone="", told="", next_id=next_id, is_open=False, is_over=True
             )
-        first = services.desk.find_first(request.interrupt_id)
-        told = "" if first is None else f"{visible(first)} approved; a second reviewer is needed"
+        names = [visible(str(answer.body["reviewer"])) for answer in display.answers]
+        told = f"{names[0]} approved; a second reviewer is needed" if names else ""
         return RequestState(word="waits for a ruling", tone="warn", told=told, next_id=None, is_open=True)
-    who = visible(str(answer.body["reviewer"])) if answer is not None else ""
-    word, tone = find_ruling(settled["ruling"])
-    if settled["reason"]:
-        who = f"{who}: {visible(settled['reason'])}".strip(": ")
+    who = visible(str(display.answer.body["reviewer"])) if display.answer is not None else ""
+    word, tone = find_ruling(display.ruling)
+    if display.refusal:
+        who = f"{who}: {visible(display.refusal)}".strip(": ")
     told = f"by {who}" if who else ""
     if status and next_id is None:
         told += f". {STATUS.get(status, (status, ''))[0]}"

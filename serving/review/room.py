@@ -210,12 +210,12 @@ class Room:
         """Return a request as it was shown first; None where there is none, or the log was changed."""
         if interrupt_id not in self._requests:
             try:
-                request = self.services.desk.find_request(interrupt_id)
+                display = self.services.gate.find(interrupt_id)
             except NotApprovedError:
                 return None
-            if request is None:
+            if display is None:
                 return None
-            self._requests[interrupt_id] = request
+            self._requests[interrupt_id] = display.request
         return self._requests[interrupt_id]
 
 
@@ -232,7 +232,7 @@ async def open_room(settings: ReviewSettings) -> AsyncIterator[Room]:
         async with open_services(settings.store, key=key, four_eyes=settings.four_eyes) as services:
             for name in settings.reviewers:
                 try:
-                    services.desk.reviewers.register(name)
+                    services.reviewers.register(name)
                 except NotApprovedError as error:
                     raise UserError(f"--reviewer {name!r}: {error}") from None
             ended = {entry.thread for entry in audit.read() if entry.kind == SIGN_OUT}

@@ -43,7 +43,7 @@ def remove_reviewer(store: Path, name: str) -> None:
 
     async def remove() -> None:
         async with open_services(store, key=ReviewSettings(store=store, reviewers=()).read_key()) as services:
-            services.desk.reviewers.remove(name)
+            services.reviewers.remove(name)
 
     try:
         asyncio.run(remove())

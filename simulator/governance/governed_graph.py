@@ -1,13 +1,11 @@
 """The governed graph: from the case over the human gate to execution and re-plan.
 
 intake -> dispatch -> specialists -> reconcile (-> answer) -> (vote) -> propose -> review -> commit ->
-executors -> outcome -> monitor -> close, or re-plan: seats whose facts changed report again, then reconcile.
-LangGraph is the road, not the guard: see `gate`.
+executors -> monitor -> close, or re-plan: seats whose facts changed report again, then reconcile.
+Routes after the proposal are by the log. LangGraph is the road, not the guard: see `gate`.
 """
 
-from collections.abc import Callable, Coroutine
 from functools import cache
-from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -26,7 +24,6 @@ from simulator.governance.nodes import (
     judge,
     make_executor,
     monitor,
-    outcome,
     propose,
     replan,
     review,
@@ -57,55 +54,48 @@ async def after_reconcile(state: FullState, *, runtime: Runtime[FullContext]) ->
     """
     if state["question"] is not None:
         return "answer"
-    is_open = judge(state, runtime.context.course.case.public).decision_type in ("contested", "critical")
+    context = runtime.context
+    judged = judge(state, context.course.case.public, context.stand(state))
+    is_open = judged.decision_type in ("contested", "critical")
     return "vote" if is_open and state["rounds"] > 0 else "propose"
 
 
-async def after_replan(state: FullState) -> list[str]:
-    """Route to the seats whose facts changed, at once; to reconcile where there is none."""
-    return list(state["changed"]) or ["reconcile"]
-
-
-async def after_review(state: FullState) -> str:
-    """Route by the ruling; a claim of approval leads to the commit, which verifies it."""
-    ruling = state["ruling"]
+async def after_review(state: FullState, *, runtime: Runtime[FullContext]) -> str:
+    """Route by the ruling, to the end after too many; an approval leads to the commit, which verifies it."""
+    standing = runtime.context.stand(state)
+    ruling = standing.latest.ruling
+    if ruling == "waiting":
+        return "review"
     if ruling == "approve":
         return "commit"
-    if state["revision"] > MAX_REVISIONS:
+    if standing.revision > MAX_REVISIONS or standing.num_refused >= MAX_REFUSALS:
         return "close"
-    if ruling == "edit":
-        return "propose"
-    return "reconcile" if ruling == "reject" else _ask_again(state)
+    return "reconcile" if ruling == "reject" else "propose"
 
 
-def make_after_commit(seats: tuple[str, ...]) -> Callable[[FullState], Coroutine[Any, Any, list[str]]]:
-    """Make the route after the commit for these seats."""
-
-    async def after_commit(state: FullState) -> list[str]:
-        """Route to all executors at once; to the end where there is nothing to carry out."""
-        if not state["committed"]:
-            return [_ask_again(state)]
-        has_parts = bool((state["proposal"] or {}).get("parts"))
-        return [f"execute_{role}" for role in seats] if has_parts else ["close"]
-
-    return after_commit
+async def after_commit(state: FullState, *, runtime: Runtime[FullContext]) -> list[str]:
+    """Route to all executors at once; to the end where there is nothing to carry out."""
+    display = runtime.context.stand(state).latest
+    if not display.is_committed:
+        return [await after_review(state, runtime=runtime)]
+    return [f"execute_{part.role}" for part in display.proposal.parts] or ["close"]
 
 
-async def after_monitor(state: FullState) -> str:
+async def after_monitor(state: FullState, *, runtime: Runtime[FullContext]) -> str:
     """Re-plan while an alert stands and a re-plan is left."""
-    return "replan" if state["alerts"] and state["attempt"] < MAX_REPLANS else "close"
+    display = runtime.context.stand(state).latest
+    has_alert = bool((display.observed or {}).get("alerts"))
+    return "replan" if has_alert and display.proposal.attempt < MAX_REPLANS else "close"
 
 
-def _ask_again(state: FullState) -> str:
-    return "propose" if state["refusals"] < MAX_REFUSALS else "close"
+async def after_replan(state: FullState, *, runtime: Runtime[FullContext]) -> list[str]:
+    """Route to the seats whose facts changed, at once; to reconcile where there is none."""
+    observed = runtime.context.stand(state).latest.observed or {}
+    return [role for role in state["briefs"] if role in observed.get("changed", ())] or ["reconcile"]
 
 
 @cache
 def _compile(seats: tuple[str, ...]) -> FullGraph:
-    return _draw(seats).compile()
-
-
-def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullState, FullState]:
     graph = StateGraph(FullState, context_schema=FullContext)
     executors = [f"execute_{role}" for role in seats]
     for name, node in (
@@ -117,7 +107,6 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
         ("propose", propose),
         ("review", review),
         ("commit", commit),
-        ("outcome", outcome),
         ("monitor", monitor),
         ("replan", replan),
         ("close", close),
@@ -134,14 +123,13 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
     graph.add_edge("answer", "reconcile")
     graph.add_conditional_edges("vote", make_after_vote("propose"), ["reconcile", "propose"])
     graph.add_edge("propose", "review")
-    graph.add_conditional_edges("review", after_review, ["commit", "propose", "reconcile", "close"])
-    graph.add_conditional_edges("commit", make_after_commit(seats), [*executors, "propose", "close"])
-    graph.add_edge(executors, "outcome")
-    graph.add_edge("outcome", "monitor")
+    graph.add_conditional_edges("review", after_review, ["review", "commit", "propose", "reconcile", "close"])
+    graph.add_conditional_edges("commit", after_commit, [*executors, "propose", "close"])
+    graph.add_edge(executors, "monitor")
     graph.add_conditional_edges("monitor", after_monitor, ["replan", "close"])
     graph.add_conditional_edges("replan", after_replan, [*seats, "reconcile"])
     graph.add_edge("close", END)
-    return graph
+    return graph.compile()
 
 
 def full_graph(seats: tuple[str, ...], checkpointer: BaseCheckpointSaver[str] | None) -> FullGraph:

@@ -5,7 +5,7 @@ Pure, with the truth in `outcomes`; never in the graph.
 
 from dataclasses import replace
 
-from roles.team import NO_OPTION, Decision
+from roles.team import NO_OPTION
 from scenarios.execution.situation import look_back, value_situation
 from scenarios.team import TeamScenario, judge_decision
 from scenarios.team.experts import best_vote
@@ -20,7 +20,8 @@ from simulator.reward import TeamRewardWeights, TeamVerdict, combine_parts
 
 def list_carried(record: GovernedRecord) -> list[CarriedPlan]:
     """Return the plans that were carried out, in order."""
-    return [_read(chapter) for chapter in record.chapters if chapter.observation is not None]
+    carried = [chapter.proposal for chapter in record.chapters if chapter.observation is not None]
+    return [read_plan(Proposal.model_validate(dict(proposal))) for proposal in carried]
 
 
 def value_plans(record: GovernedRecord, outcomes: SimulatedOutcomes) -> list[float]:
@@ -31,19 +32,9 @@ def value_plans(record: GovernedRecord, outcomes: SimulatedOutcomes) -> list[flo
     ]
 
 
-def list_planned_cases(record: GovernedRecord, outcomes: SimulatedOutcomes) -> list[TeamScenario]:
-    """Return the case that each chapter of the record was planned on."""
-    cases, plans = [], list[CarriedPlan]()
-    for chapter in record.chapters:
-        cases.append(outcomes.continue_case(plans[: chapter.attempt]))
-        if chapter.observation is not None:
-            plans.append(_read(chapter))
-    return cases
-
-
 def read_last_draft(record: GovernedRecord, outcomes: SimulatedOutcomes) -> tuple[TeamScenario, ReadEpisode]:
     """Return the case that the last plan was made on, and reports, last draft and votes read against it."""
-    scenario = list_planned_cases(record, outcomes)[-1]
+    scenario = outcomes.continue_case(list_carried(record)[: record.chapters[-1].attempt])
     return scenario, read_episode(scenario, record.episode)
 
 
@@ -70,7 +61,9 @@ def score_governed(
     last = record.chapters[-1]
     scenario, read = read_last_draft(record, outcomes)
     judged = judge_decision(scenario, read.table, read.decision)
-    is_carried = read.decision is not None and _carries(last, read.decision)
+    is_carried = (
+        read.decision is not None and last.is_committed and last.proposal["option"] == read.decision.option
+    )
     escalates = read.decision is not None and read.decision.escalate
     value, unresolved = 0.0, len(judged.broken_limits) / len(scenario.seats)
     if is_carried and escalates:
@@ -99,14 +92,6 @@ def open_episode(record: GovernedRecord) -> Episode:
     draft = first.drafts[-1]
     asked = tuple(question for one in first.drafts for question in one.asked)
     return replace(record.episode, reports=first.reports, asked=asked, decision=draft.text, votes=draft.votes)
-
-
-def _read(chapter: Chapter) -> CarriedPlan:
-    return read_plan(Proposal.model_validate(dict(chapter.proposal)))
-
-
-def _carries(last: Chapter, decision: Decision) -> bool:
-    return last.is_committed and last.proposal["option"] == decision.option
 
 
 def _share_right(scenario: TeamScenario, read: ReadEpisode, episode: Episode) -> float:

@@ -1,8 +1,8 @@
 """The nodes that only the governed graph has, its state, and the services that a node is given.
 
-Nothing in the state is permission: whether something was approved or done is asked of the gate, each time.
-What a node does is an entry of the log, written once: a play that starts anew meets what was done and does
-nothing twice.
+The state says how many displays this play has come past; what was ruled and done of them is asked of the
+gate, each time. What a node does is an entry of the log, written once: a play that starts anew meets what was
+done and does nothing twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +12,15 @@ from typing import Any, cast
 
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
-from pydantic import ValidationError
 
-from roles.team import NO_OPTION, Decision
+from roles.team import Decision
 from scenarios.team.offers import CheckedReport, find_part, load_table
 from scenarios.team.playable import PlayableCase, PublicCase
 from scenarios.written.written_case import FreeCase
 from simulator.game import MakeGame, TeamGame
-from simulator.governance.gate import Gate, Settled, Standing
+from simulator.governance.gate import Display, Gate, Standing
 from simulator.governance.log import DecisionLog
-from simulator.governance.outcomes import CarriedPlan, Observation, Outcomes
+from simulator.governance.outcomes import CarriedPlan, Outcomes
 from simulator.governance.precedents import Precedent, Precedents, list_features, write_recollection
 from simulator.governance.proposal import CaseWords, OfferLine, PlanPart, Proposal, ReportLine
 from simulator.governance.resolution import Resolution, assign_duty, decide_for, make_parts, resolve
@@ -39,40 +38,13 @@ class FullState(TeamState):
     """Everything that the governed graph carries; `round` counts drafts since the case or the re-plan."""
 
     precedents: list[Precedent]
-    redraft_reason: str  # why ReconcileGPT drafts anew; it reads this before the brief
-    ruled_out: dict[str, str]  # option -> why the reviewer took it out of the case
-    changed: list[str]  # seats whose facts changed: they report again before the re-plan
-    edited: str | None  # the reviewer's own option, to be proposed anew
-    proposal: dict[str, Any] | None
-    shown: int  # number of the request that is proposed next, or waits
-    ruling: str  # how the last review ended, "waits" without an answer; for the route only
-    attempt: int  # 0 the first plan, up to 3 re-plans
-    revision: int  # edits and rejections
-    refusals: int  # answers that did not count
-    committed: str  # digest, for the route only; "" where nothing is
-    alerts: list[str]  # seats whose KPI fell under its floor, or that lost too much
+    shown: int  # displays of proposals that this play has come to
     status: str
 
 
 def open_full_case(opened: TeamState) -> FullState:
     """Return the graph's first state: what the seats may read, nothing else."""
-    return FullState(
-        **opened,
-        precedents=[],
-        redraft_reason="",
-        ruled_out={},
-        changed=[],
-        edited=None,
-        proposal=None,
-        shown=0,
-        ruling="",
-        attempt=0,
-        revision=0,
-        refusals=0,
-        committed="",
-        alerts=[],
-        status="open",
-    )
+    return FullState(**opened, precedents=[], shown=0, status="open")
 
 
 class Course:
@@ -140,20 +112,13 @@ class FullContext(EpisodeContext):
         """Recall closed cases of the same company, and similar ones."""
         return self.precedents.recall(self.course.features, self.horizon, company=self.words.context)
 
+    def stand(self, state: FullState) -> Standing:
+        """Return how the case stood, by its log, before any display that this play has not come to.
 
-def read_proposal(state: FullState, context: FullContext) -> Proposal:
-    """Read this thread's proposal from the state.
-
-    Raises:
-        NotApprovedError: "tampered": there is none, it is malformed, or it is another thread's.
-    """
-    try:
-        proposal = Proposal.model_validate(state["proposal"])
-    except ValidationError as error:
-        refuse("tampered", f"the state holds no proposal: {error.error_count()} errors")
-    if proposal.thread != context.thread:
-        refuse("tampered", f"a proposal of thread {proposal.thread!r} stands in another thread's state")
-    return proposal
+        Raises:
+            NotApprovedError: "tampered".
+        """
+        return self.gate.stand(self.thread).at(state["shown"])
 
 
 def read_plan(proposal: Proposal) -> CarriedPlan:
@@ -167,17 +132,9 @@ def read_plan(proposal: Proposal) -> CarriedPlan:
     )
 
 
-def list_plans(standing: Standing) -> dict[str, CarriedPlan]:
-    """Return the plans that were carried out and then planned anew, by their proposals' digests."""
-    digests = [entry.body["digest"] for entry in standing.find("replanned")]
-    return {digest: read_plan(standing.find_proposal(digest)) for digest in digests}
-
-
-def list_before(standing: Standing, digest: str) -> list[CarriedPlan]:
-    """Return the plans that were carried out before the proposal of this digest."""
-    plans = list_plans(standing)
-    names = list(plans)
-    return [plans[name] for name in (names[: names.index(digest)] if digest in plans else names)]
+def list_plans(displays: Sequence[Display]) -> list[CarriedPlan]:
+    """Return the plans of these displays that were carried out and then planned anew."""
+    return [read_plan(display.proposal) for display in displays if display.is_replanned]
 
 
 async def intake(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
@@ -202,26 +159,37 @@ async def dispatch(state: FullState, *, runtime: Runtime[FullContext]) -> Update
     }
 
 
-def write_renewed_brief(game: TeamGame, state: FullState, reports: Mapping[str, Any]) -> str:
+def write_renewed_brief(context: FullContext, state: FullState, reports: Mapping[str, Any]) -> str:
     """Write the decision brief, after the reason of a new draft where there is one."""
-    brief = game.write_decision_brief(reports, state["ruled_out"])
-    return f"{state['redraft_reason']}\n{brief}" if state["redraft_reason"] else brief
+    standing = context.stand(state)
+    brief = context.game.write_decision_brief(reports, standing.ruled_out)
+    reason = "".join(map(_tell_reason, standing.displays[-1:]))
+    return f"{reason}\n{brief}" if reason else brief
 
 
-def judge(state: FullState, public: PublicCase) -> Resolution:
+def _tell_reason(last: Display) -> str:
+    """Write why ReconcileGPT drafts anew after this display."""
+    option = last.entry.body["option"]
+    if last.is_replanned and last.observed is not None:
+        kpis, lost = last.observed["kpis"], last.observed["lost"]
+        figures = "; ".join(
+            f"{role} {kpis.get(role, 0)} percent of its limit, {lost.get(role, 0)} k$ lost"
+            for role in last.observed["alerts"]
+        )
+        return f"Execution of {option} did not hold: {figures}. Plan again."
+    feedback = last.answer.body["feedback"] if last.answer is not None else ""
+    return f"The reviewer rejects {option}. {feedback}".strip()
+
+
+def judge(state: FullState, public: PublicCase, standing: Standing) -> Resolution:
     """Judge the state's draft, or the reviewer's own option, in plain code."""
-    table, edited = _read_table(state), state["edited"]
+    table, edited, ruled_out = _read_table(state), standing.edited, standing.ruled_out
     if edited is not None:
-        draft, objectors = decide_for(public, table, edited, state["ruled_out"]), list[str]()
+        draft, objectors = decide_for(public, table, edited, ruled_out), list[str]()
     else:
         draft, objectors = _read_draft(state), list_objectors(state)
     return resolve(
-        public,
-        table,
-        draft,
-        objectors=objectors,
-        ruled_out=state["ruled_out"],
-        num_failures=state["attempt"],
+        public, table, draft, objectors=objectors, ruled_out=ruled_out, num_failures=standing.attempt
     )
 
 
@@ -240,47 +208,39 @@ def _read_table(state: FullState) -> dict[str, CheckedReport | None]:
 async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """Make the proposal and display it: all that is shown and carried out, of an edit the reviewer's option.
 
-    One that was displayed before is taken from the log. What people ruled, what was spent and which plan was
-    shown before is the log's to say.
+    What was displayed already is not displayed again.
 
     Raises:
         NotApprovedError: "tampered": the state's reports offer what the case does not have; or "closed".
     """
-    context, number = runtime.context, state["shown"]
-    standing = context.gate.stand(context.thread)
-    request = standing.find_nth(number)
-    if request is None:
-        request, number = context.gate.show(_make_proposal(state, context, standing), number)
-    return {"proposal": request.proposal.model_dump(), "shown": number, "ruling": "", "committed": ""}
+    context = runtime.context
+    standing = context.stand(state)
+    number = len(standing.displays)
+    if number == len(context.gate.stand(context.thread).displays):
+        context.gate.show(_make_proposal(state, context, standing), number)
+    return {"shown": number + 1}
 
 
 def _make_proposal(state: FullState, context: FullContext, standing: Standing) -> Proposal:
-    refused = standing.find_refused()
-    if refused is not None:
-        return refused.proposal  # once more
-    context.course.plans = list(list_plans(standing).values())
+    if standing.displays and standing.latest.ruling == "refused":
+        return standing.latest.proposal  # once more
+    context.course.plans = list_plans(standing.displays)
     case = context.course.case
-    state = {
-        **state,
-        "attempt": standing.attempt,
-        "edited": standing.edited,
-        "ruled_out": standing.ruled_out,
-    }
-    resolution = judge(state, case.public)
+    resolution = judge(state, case.public, standing)
     parts = make_parts(list(case.seats), resolution)
     for part in parts:
         if part.choice and not _is_true(part, resolution.option, case):
             refuse("tampered", f"{part.role} can buy no part of this cost and worth on {resolution.option}")
     precedents = context.recall()
     responsible, accountable = assign_duty(list(case.seats), parts, precedents)
-    draft = None if state["edited"] is not None else _read_draft(state)
+    draft = _read_draft(state)
     proposal = Proposal(
         thread=context.thread,
         case=case.key,
         attempt=standing.attempt,
         revision=standing.revision,
         option=resolution.option,
-        reason="" if draft is None else draft.reason,
+        reason="" if draft is None or standing.edited is not None else draft.reason,
         decision_type=resolution.decision_type,
         risk_score=resolution.risk_score,
         options=resolution.options,
@@ -302,9 +262,9 @@ def _make_proposal(state: FullState, context: FullContext, standing: Standing) -
         },
         changes=[],
     )
-    shown = standing.find("requested")
-    before = shown[-1].body["request"]["proposal"] if shown else None
-    return proposal.model_copy(update={"changes": list_changes(before, proposal)})
+    if not standing.displays:
+        return proposal
+    return proposal.model_copy(update={"changes": list_changes(standing.latest.proposal, proposal)})
 
 
 def _is_true(part: PlanPart, option: str, case: PlayableCase) -> bool:
@@ -348,73 +308,42 @@ def describe_case(case: PlayableCase) -> CaseWords:
     )
 
 
-def list_changes(before: Mapping[str, Any] | None, now: Proposal) -> list[str]:
-    """List in words what differs from the proposal before; nothing for the first."""
-    if before is None:
-        return []
-    after = now.model_dump()
+def list_changes(before: Proposal, now: Proposal) -> list[str]:
+    """List in words what differs from the proposal before."""
     changes = [
-        f"{name.replace('_', ' ')}: {before.get(name)} before, {after[name]} now"
+        f"{name.replace('_', ' ')}: {getattr(before, name)} before, {getattr(now, name)} now"
         for name in COMPARED
-        if before.get(name) != after[name]
+        if getattr(before, name) != getattr(now, name)
     ]
-    actions = {part["role"]: part["action"] for part in before.get("parts", [])}
+    actions = {part.role: part.action for part in before.parts}
     changes += [
         f"{part.role}: {actions.get(part.role, 'nothing')} before, {part.action} now"
         for part in now.parts
         if actions.get(part.role) != part.action
     ]
-    old, new = list(before.get("conditions", [])), after["conditions"]
-    changes += [f"new condition: {one}" for one in new if one not in old]
-    changes += [f"condition dropped: {one}" for one in old if one not in new]
+    changes += [f"new condition: {one}" for one in now.conditions if one not in before.conditions]
+    changes += [f"condition dropped: {one}" for one in before.conditions if one not in now.conditions]
     return changes
 
 
 async def review(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Wait until the log holds an answer to the request that it displays; only that has an effect.
+    """Wait until the log holds a ruling on what was displayed; only that has an effect.
 
     Raises:
         NotApprovedError: "never_displayed".
     """
-    gate, thread, number = runtime.context.gate, runtime.context.thread, state["shown"]
-    request = gate.stand(thread).find_nth(number)
-    if request is None:
-        refuse("never_displayed", f"request {number} was never displayed in thread {thread!r}")
-    settled = gate.stand(thread).find_settled(request.interrupt_id)
-    if settled is None:
-        interrupt(request.model_dump())
-        settled = gate.stand(thread).find_settled(request.interrupt_id)
-    if settled is None:
-        return {"ruling": "waits"}
-    return {**_apply_ruling(state, request.proposal, settled), "shown": number + 1}
-
-
-def _apply_ruling(state: FullState, proposal: Proposal, settled: Settled) -> Update:
-    ruling = settled["ruling"]
-    if ruling == "refused":
-        return _refuse(state)
-    if ruling == "approve":
-        return {"ruling": ruling}
-    update: Update = {"ruling": ruling, "revision": state["revision"] + 1, "edited": settled["option"]}
-    if ruling == "reject":
-        update |= {
-            "round": 0,
-            "redraft_reason": f"The reviewer rejects {proposal.option}. {settled['feedback']}".strip(),
-        }
-        if proposal.option != NO_OPTION:
-            update["ruled_out"] = {**state["ruled_out"], proposal.option: "the reviewer rejected it"}
-    return update
-
-
-def _refuse(state: FullState) -> Update:
-    return {"ruling": "refused", "refusals": state["refusals"] + 1, "committed": ""}
+    display = runtime.context.stand(state).latest
+    if display.ruling == "waiting":
+        interrupt(display.request.model_dump())
+        display = runtime.context.stand(state).latest
+    return {"round": 0} if display.ruling == "reject" else {}
 
 
 async def commit(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """Let the gate verify the approval anew: from here on exactly this proposal may be carried out."""
-    proposal = read_proposal(state, runtime.context)
-    refused = runtime.context.gate.commit(proposal)
-    return _refuse(state) if refused else {"committed": proposal.digest}
+    context = runtime.context
+    context.gate.commit(context.thread, context.stand(state).latest.number)
+    return {}
 
 
 def make_executor(role: str) -> Node[FullState]:
@@ -424,30 +353,28 @@ def make_executor(role: str) -> Node[FullState]:
     """
 
     async def execute(state: FullState, *, runtime: Runtime[Any]) -> Update:
-        proposal = read_proposal(state, runtime.context)
-        for part in proposal.parts:
-            if part.role == role:
-                runtime.context.gate.deliver(proposal, part)
+        context: FullContext = runtime.context
+        context.gate.deliver(context.thread, context.stand(state).latest.number, role)
         return {}
 
     return execute
 
 
-async def outcome(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Observe what the plan in force brought; only what can be observed is logged."""
+async def monitor(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
+    """Observe what the plan in force brought, and hold every KPI against its floor."""
     context = runtime.context
-    proposal = read_proposal(state, context)
-    plan, digest = read_plan(proposal), proposal.digest
+    standing = context.stand(state)
+    display = standing.latest
 
     def look() -> dict[str, Any]:
-        before = list_before(context.gate.stand(context.thread), digest)
+        before, proposal = list_plans(standing.displays[:-1]), display.proposal
         try:
-            observation = context.outcomes.observe(before, plan)
+            observation = context.outcomes.observe(before, read_plan(proposal))
         except KeyError as error:
             refuse("tampered", f"the committed plan cannot be carried out: {error.args[0]}")
         return {"alerts": list_alerts(proposal, observation), **observation}
 
-    context.gate.observe(proposal, look)
+    context.gate.observe(context.thread, display.number, look)
     return {}
 
 
@@ -461,53 +388,23 @@ def list_alerts(proposal: Proposal, observation: Mapping[str, Any]) -> list[str]
     ]
 
 
-def find_observed(context: FullContext, proposal: Proposal) -> dict[str, Any]:
-    """Return what the log says was observed of the proposal; the state is not believed.
-
-    Raises:
-        NotApprovedError: "tampered": nothing was observed of it, or the log was changed.
-    """
-    observed = context.gate.stand(context.thread).find_observed(proposal.digest)
-    if observed is None:
-        refuse("tampered", "nothing was observed of the proposal")
-    return observed
-
-
-async def monitor(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Hold every KPI against its floor, every loss against its bound; what was not observed is an alert."""
-    return {"alerts": find_observed(runtime.context, read_proposal(state, runtime.context))["alerts"]}
-
-
 async def replan(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """Open the case again: with what is left of the money, and new briefs for seats whose facts changed."""
     context = runtime.context
-    proposal = read_proposal(state, context)
-    observed = find_observed(context, proposal)
-    told = {name: observed[name] for name in ("alerts", "changed", "left")}
-    context.gate.replan(proposal, {"option": proposal.option, **told})
-    before = list_before(context.gate.stand(context.thread), proposal.digest)
-    context.course.plans = [*before, read_plan(proposal)]
+    context.gate.replan(context.thread, context.stand(state).latest.number)
+    standing = context.stand(state)
+    context.course.plans = list_plans(standing.displays)
     written = context.course.write_briefs(context.course.plans)
-    kpis, lost = observed["kpis"], observed["lost"]
-    figures = "; ".join(
-        f"{role} {kpis.get(role, 0)} percent of its limit, {lost.get(role, 0)} k$ lost"
-        for role in observed["alerts"]
-    )
-    changed = [role for role in state["briefs"] if role in observed["changed"]]
-    briefs = {role: _write_news(observed, role, written[role]) for role in changed}
+    observed = standing.latest.observed
+    assert observed is not None
+    briefs = {role: _write_news(observed, role, written[role]) for role in observed["changed"]}
     return {
-        "attempt": len(context.course.plans),
         "round": 0,
         "question": None,
         "answered": [],
         "votes": {},
-        "edited": None,
-        "ruling": "",
-        "committed": "",
-        "changed": changed,
         "briefs": {**state["briefs"], **briefs},
         "options": list(context.course.case.options),
-        "redraft_reason": f"Execution of {proposal.option} did not hold: {figures}. Plan again.",
     }
 
 
@@ -525,22 +422,21 @@ def _write_news(observed: Mapping[str, Any], role: str, brief: str) -> str:
 async def close(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """End the case: its status comes from the gate, not from the state; it becomes a precedent."""
     context = runtime.context
-    proposal = read_proposal(state, context)
+    display = context.stand(state).latest
 
     def tell(status: str, standing: Standing) -> dict[str, Any]:
-        seen: list[Observation] = [cast(Observation, entry.body) for entry in standing.find("observed")]
-        last = standing.find("observed")[-1:]
+        seen = [one.observed for one in standing.displays if one.observed is not None]
         precedent = Precedent(
-            case=proposal.case,
+            case=display.proposal.case,
             company=context.words.context,
-            option=proposal.option,
+            option=display.proposal.option,
             status=status,
-            alerts=last[0].body["alerts"] if last else [],
+            alerts=seen[-1]["alerts"] if seen else [],
             worth=seen[-1]["worth"] if seen else 0,
             promised=seen[-1]["promised"] if seen else 0,
-            actuals=[actual for body in seen for actual in body["actuals"]],
+            actuals=[actual for observed in seen for actual in observed["actuals"]],
         )
         return {"precedent": precedent, "features": sorted(context.course.features)}
 
     context.log.verify(context.thread)
-    return {"status": context.gate.close(proposal, tell)}
+    return {"status": context.gate.close(context.thread, display.number, tell)}

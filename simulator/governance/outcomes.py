@@ -9,8 +9,8 @@ of the real company.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, reduce
+from typing import Protocol
 
 from typing_extensions import TypedDict
 
@@ -25,7 +25,7 @@ from scenarios.execution.situation import (
 )
 from scenarios.execution.world import SHOCK_SHARE, World, draw_world
 from scenarios.team import TeamScenario, seat_team, with_seat
-from scenarios.team.listed_seat import is_listed, list_parts
+from scenarios.team.listed_seat import is_listed, list_parts, needed_on, upgrades_on
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
 
 RESERVE_SHARE = 20  # percent of a written case's budget
@@ -160,7 +160,7 @@ class SimulatedOutcomes:
         scenario = seat_team(case, self.scenario.offers_per_option)
         for role, seat in self.scenario.seats.items():
             if role not in case.structures:
-                scenario = with_seat(scenario, role, _buy_listed(seat, plans))
+                scenario = with_seat(scenario, role, reduce(_buy, plans, seat).facts)
         return scenario
 
     def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
@@ -225,22 +225,6 @@ def _add(case: CompanyCase, option: str, cost: int, worth: int) -> CompanyCase:
     known = case.options[option]
     options = {**case.options, option: replace(known, base=known.base + worth)}
     return replace(case, options=options, budget=max(0, case.budget - cost))
-
-
-def _buy_listed(seat: Seat, plans: Sequence[CarriedPlan]) -> dict[str, Any]:
-    """The facts of a listed seat once its parts of these plans are bought."""
-    facts = dict(seat.facts)
-    for plan in plans:
-        bought = plan.funded.get(seat.role, ())
-        own = facts.get("upgrades", {}).get(plan.option, {})
-        left = {name: upgrade for name, upgrade in own.items() if name not in bought}
-        facts["upgrades"] = {**facts.get("upgrades", {}), plan.option: left}
-        needs = {
-            letter: [name for name in names if letter != plan.option or name not in bought]
-            for letter, names in facts.get("needs", {}).items()
-        }
-        facts["needs"] = {letter: names for letter, names in needs.items() if names}
-    return facts
 
 
 def _spell_actual(actual: Actual) -> ActualEffect:
@@ -346,28 +330,30 @@ class FreeOutcomes:
             key=case.key,
             public=replace(case.public, options=options, budget=told["left"], situation=situation),
             seats={
-                role: replace(seat, facts=_buy(seat, plan, is_kept=told["kpis"][role] >= 100))
-                for role, seat in case.seats.items()
+                role: _buy(seat, plan, is_kept=told["kpis"][role] >= 100) for role, seat in case.seats.items()
             },
         )
 
 
-def _buy(seat: Seat, plan: CarriedPlan, *, is_kept: bool) -> dict[str, Any]:
-    """The seat's facts once its part is bought: gone from the list, and the need with it.
+def _buy(seat: Seat, plan: CarriedPlan, *, is_kept: bool = True) -> Seat:
+    """Return the seat once its part is bought: gone from the list, and the needs with it that it meets.
 
     Where the limit broke all the same, nothing on the list can mend it: the seat vetoes the option.
     """
     bought, facts, option = plan.funded.get(seat.role, ()), dict(seat.facts), plan.option
     if not bought:
-        return facts
+        return seat
     if "upgrades" in facts:
-        own = facts["upgrades"].get(option, {})
-        left = {name: upgrade for name, upgrade in own.items() if name not in bought}
-        facts["upgrades"] = {**facts["upgrades"], option: left}
+        own = upgrades_on(seat, option)
+        facts["upgrades"] = {
+            **facts["upgrades"],
+            option: {name: upgrade for name, upgrade in own.items() if name not in bought},
+        }
     if "needs" in facts:
-        facts["needs"] = {letter: names for letter, names in facts["needs"].items() if letter != option}
+        needs = {**facts["needs"], option: [name for name in needed_on(seat, option) if name not in bought]}
+        facts["needs"] = {letter: names for letter, names in needs.items() if names}
     if not is_kept:
         facts["veto"] = sorted({*facts.get("veto", ()), option})
     if "words" in facts:
         facts["words"] = f"{facts['words']} Bought on option {option} by now: {', '.join(bought)}."
-    return facts
+    return replace(seat, facts=facts)

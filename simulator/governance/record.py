@@ -3,13 +3,13 @@
 No truth and no score is in a record.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from roles.team import RECONCILER
 from scenarios.team.playable import PlayableCase
-from simulator.governance.gate import Standing
+from simulator.governance.gate import Display, Standing
 from simulator.governance.log import Entry
 from simulator.governance.outcomes import Observation
 from simulator.governance.seals import NotApprovedError
@@ -83,9 +83,9 @@ class GovernedRecord:
     thread: str
     status: str
     error: str | None
-    accountable: str
+    accountable: str  # of the latest plan
     precedents: tuple[Mapping[str, Any], ...]
-    chapters: tuple[Chapter, ...]
+    chapters: tuple[Chapter, ...]  # none of a log that was changed
     undecided: tuple[Draft, ...]  # drafts that never reached the gate
     log: tuple[Entry, ...]  # this thread's, without what seats said
     is_log_sound: bool  # whether the thread's entries verify
@@ -93,10 +93,10 @@ class GovernedRecord:
 
 @dataclass(slots=True)
 class _Said:
-    """What was said since the request before: reports, and drafts with their questions and votes."""
+    """What was said since the request before: reports by seat, and drafts with their questions and votes."""
 
-    reports: dict[str, str]
-    drafts: list[Draft]
+    reports: dict[str, str] = field(default_factory=dict)
+    drafts: list[Draft] = field(default_factory=list)
 
 
 def read_record(
@@ -110,15 +110,15 @@ def read_record(
     except NotApprovedError:
         is_sound = False
     said, undecided = _split_by_request(entries, list(case.seats))
-    requested = [entry for entry in entries if entry.kind == "requested"]
+    standing = services.gate.stand(played.thread) if is_sound else Standing(played.thread, [])
     return GovernedRecord(
         episode=_read_episode(case, played, entries, stream),
         thread=played.thread,
         status=played.status,
         error=played.error,
-        accountable=requested[-1].body["request"]["proposal"]["accountable"] if requested else "",
+        accountable=standing.latest.proposal.accountable if standing.displays else "",
         precedents=tuple(played.state["precedents"]),
-        chapters=_read_chapters(entries, services.gate.stand(played.thread) if is_sound else None, said),
+        chapters=tuple(_read_chapters(standing, said)),
         undecided=tuple(undecided.drafts),
         log=tuple(entry for entry in entries if entry.kind != "said"),
         is_log_sound=is_sound,
@@ -129,23 +129,26 @@ def _read_episode(
     case: PlayableCase, played: "GovernedEpisode", entries: Sequence[Entry], stream: str
 ) -> Episode:
     spoken: dict[str, list[dict[str, Any]]] = {}
-    last_votes: dict[str, str] = {}
+    reports: dict[str, str] = {}
+    votes: dict[str, str] = {}  # on the last draft
     asked: list[Question] = []
-    question = ""
+    decision = ""
     for entry in entries:
-        body = entry.body
         if entry.kind == "replanned":
             asked = []
         if entry.kind != "said":
             continue
-        spoken.setdefault(body["role"], []).append(body)
-        if body["step"] == "reply":
-            asked.append(Question(ask=question, reply=body["text"]))
-        elif body["step"] == "reconcile":
-            question, last_votes = body["text"], {}
-        elif body["step"] == "vote":
-            last_votes[body["role"]] = body["text"]
-    reports = {role: [one["text"] for one in spoken[role] if one["step"] == "report"] for role in spoken}
+        role, text = entry.body["role"], entry.body["text"]
+        spoken.setdefault(role, []).append(entry.body)
+        match entry.body["step"]:
+            case "report":
+                reports[role] = text
+            case "reconcile":
+                decision, votes = text, {}
+            case "reply":
+                asked.append(Question(ask=decision, reply=text))
+            case "vote":
+                votes[role] = text
     return Episode(
         scenario_key=case.key,
         index_in_group=0,
@@ -154,9 +157,9 @@ def _read_episode(
             for role in (*case.seats, RECONCILER)
             if role in spoken
         },
-        reports={role: reports[role][-1] for role in case.seats if reports.get(role)},
-        decision=spoken[RECONCILER][-1]["text"] if RECONCILER in spoken else "",
-        votes={role: last_votes[role] for role in case.seats if role in last_votes},
+        reports={role: reports[role] for role in case.seats if role in reports},
+        decision=decision,
+        votes={role: votes[role] for role in case.seats if role in votes},
         asked=tuple(asked),
         error=played.error,
     )
@@ -181,11 +184,11 @@ def _join(role: str, session: str, spoken: Sequence[Mapping[str, Any]]) -> Traje
 def _split_by_request(entries: Sequence[Entry], seats: Sequence[str]) -> tuple[dict[str, _Said], _Said]:
     """Return what was said before each request, by its name, and what was said after the last."""
     found: dict[str, _Said] = {}
-    said, questions, num_turns = _Said({}, []), list[Question](), 0
+    said, questions, num_turns = _Said(), list[Question](), 0
     for entry in entries:
         body = entry.body
         if entry.kind == "requested":
-            found[body["interrupt_id"]], said = said, _Said({}, [])
+            found[body["interrupt_id"]], said = said, _Said()
         if entry.kind != "said":
             continue
         match body["step"]:
@@ -215,47 +218,38 @@ def _split_by_request(entries: Sequence[Entry], seats: Sequence[str]) -> tuple[d
     return found, said
 
 
-def _read_chapters(
-    entries: Sequence[Entry], standing: Standing | None, said: Mapping[str, _Said]
-) -> tuple[Chapter, ...]:
-    """Return one chapter per displayed proposal; none of a log that was changed."""
-    if standing is None:
-        return ()
-    by_digest: dict[str, list[Entry]] = {}
-    for entry in standing.find("requested"):
-        by_digest.setdefault(entry.body["digest"], []).append(entry)
-    chapters = []
+def _read_chapters(standing: Standing, said: Mapping[str, _Said]) -> Iterator[Chapter]:
+    """Yield one chapter per displayed proposal."""
+    by_digest: dict[str, list[Display]] = {}
+    for display in standing.displays:
+        by_digest.setdefault(display.digest, []).append(display)
     for digest, shown in by_digest.items():
-        before = said[shown[0].body["interrupt_id"]]
-        observed = standing.find_observed(digest)
-        proposal = shown[0].body["request"]["proposal"]
-        chapters.append(
-            Chapter(
-                attempt=proposal["attempt"],
-                reports=before.reports,
-                drafts=tuple(before.drafts),
-                digest=digest,
-                proposal=proposal,
-                answers=tuple(_read_answer(standing, entry) for entry in shown),
-                is_committed=any(one.body["digest"] == digest for one in standing.find("committed")),
-                delivered=tuple(standing.list_executed(digest)),
-                observation=observed
-                and {name: value for name, value in observed.items() if name in Observation.__annotations__},
-                alerts=tuple(observed["alerts"]) if observed else (),
-            )
+        before = said[shown[0].interrupt_id]
+        observed = next((display.observed for display in shown if display.observed is not None), None)
+        proposal = shown[0].entry.body["request"]["proposal"]
+        yield Chapter(
+            attempt=proposal["attempt"],
+            reports=before.reports,
+            drafts=tuple(before.drafts),
+            digest=digest,
+            proposal=proposal,
+            answers=tuple(map(_read_answer, shown)),
+            is_committed=any(display.is_committed for display in shown),
+            delivered=tuple(role for display in shown for role in display.executed),
+            observation=observed
+            and {name: value for name, value in observed.items() if name in Observation.__annotations__},
+            alerts=tuple(observed["alerts"]) if observed else (),
         )
-    return tuple(chapters)
 
 
-def _read_answer(standing: Standing, shown: Entry) -> GateAnswer:
-    interrupt_id = shown.body["interrupt_id"]
-    settled, answer = standing.find_settled(interrupt_id), standing.find_answer(interrupt_id)
+def _read_answer(display: Display) -> GateAnswer:
+    answer = display.answer
     return GateAnswer(
-        shown_at_s=shown.at_s,
+        shown_at_s=display.entry.at_s,
         reviewer=answer.body["reviewer"] if answer else "",
-        ruling=settled["ruling"] if settled else "waiting",
-        reason=settled["reason"] if settled else "",
-        option=settled["option"] if settled else None,
-        feedback=settled["feedback"] if settled else "",
+        ruling=display.ruling,
+        reason=display.refusal,
+        option=display.option,
+        feedback=answer.body["feedback"] if answer else "",
         answered_at_s=answer.at_s if answer else None,
     )

@@ -1,6 +1,6 @@
 """Reviewers at the gate: a simulated one, an absent one, and people in the browser.
 
-A reviewer only says what it thinks of what it is shown; the desk keeps the answer.
+A reviewer only says what it thinks of what it is shown; the gate keeps the answer.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ POLL_S = 0.1  # between two looks for an answer of the web app
 
 
 class Reviewer(Protocol):
-    """Answers proposals; under any name but "simulated" it stands for a person, registered with the desk."""
+    """Answers proposals; under any name but "simulated" it stands for a person, registered in the store."""
 
     name: str
 
@@ -27,7 +27,7 @@ class Reviewer(Protocol):
 
 
 class AbsentReviewer:
-    """Never answers: cases wait at the gate until the review desk has an answer, as of a web reviewer."""
+    """Never answers: cases wait at the gate until the gate has an answer, as of a web reviewer."""
 
     name = "absent"
 
@@ -36,9 +36,9 @@ class AbsentReviewer:
 
 
 class WebReviewer:
-    """Waits until people have answered a request in the browser; the desk then finds their answer.
+    """Waits until people have answered a request in the browser; the gate then finds their answer.
 
-    It signs nothing: the web app hands answers to the desk of its own process, on the same store.
+    It signs nothing: the web app hands answers to the gate of its own process, on the same store.
     """
 
     name = WEB

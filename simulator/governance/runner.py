@@ -22,13 +22,12 @@ from pydantic import TypeAdapter
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
-from simulator.governance.gate import LIFETIME_S, Gate, ReviewDesk, Reviewers
+from simulator.governance.gate import LIFETIME_S, Gate, Reviewers
 from simulator.governance.governed_graph import full_graph
-from simulator.governance.log import DecisionLog, Entry, open_log
+from simulator.governance.log import DecisionLog, open_log
 from simulator.governance.nodes import Course, FullContext, FullState, describe_case, open_full_case
 from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import Precedents
-from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import Reviewer
 from simulator.governance.seals import Clock, NotApprovedError, digest_json
 from simulator.graph.concurrency import run_pool
@@ -51,7 +50,7 @@ class GovernanceServices:
 
     log: DecisionLog
     gate: Gate
-    desk: ReviewDesk
+    reviewers: Reviewers
     precedents: Precedents
 
 
@@ -60,14 +59,13 @@ class GovernedEpisode:
     """The result of one thread.
 
     Example: GovernedEpisode(thread="t1", case_key="team/test/0/7/2", status="completed", state={...},
-                             trace=(("said", {...}), ..., ("closed", {...})), error=None)
+                             error=None)
     """
 
     thread: str
     case_key: str
     status: str  # completed, completed_with_alerts, handed_over, not_approved; waiting, failed, violation
     state: Mapping[str, Any]  # the graph's last state
-    trace: tuple[tuple[str, Any], ...]  # kind and body of its entries, what seats said first; no time in it
     error: str | None  # of a failed one: the infrastructure's fault; of a violation: what was refused
 
 
@@ -87,9 +85,8 @@ async def open_services(
     """
     with open_log(path, clock, key=key) as log:
         reviewers = Reviewers(log, four_eyes=four_eyes)
-        gate = Gate(log, reviewers)
-        desk = ReviewDesk(log, gate, reviewers, lifetime_s=lifetime_s)
-        yield GovernanceServices(log=log, gate=gate, desk=desk, precedents=Precedents(log))
+        gate = Gate(log, reviewers, lifetime_s=lifetime_s)
+        yield GovernanceServices(log=log, gate=gate, reviewers=reviewers, precedents=Precedents(log))
 
 
 class DurableAgents:
@@ -241,12 +238,10 @@ class _Play:
         )
         game = self.seating.make_game(self.case)
         start = open_full_case(self.seating.open_case(self.case, game, rounds=self.rounds))
-        trace: tuple[tuple[str, Any], ...] = ()
         state: Mapping[str, Any] = start
         try:
             with tracing_context(enabled=False):
                 state, status, error = await self._drive(start, context)
-            trace = tuple(read_trace(self.services.log.read(self.thread)))
         except InfrastructureError as fault:
             status, error = FAILED, str(fault) or type(fault).__name__
         except NotApprovedError as refusal:
@@ -258,7 +253,6 @@ class _Play:
             case_key=self.case.key,
             status=status,
             state={name: value for name, value in state.items() if name != "__interrupt__"},
-            trace=trace,
             error=error,
         )
 
@@ -277,8 +271,7 @@ class _Play:
             if not interrupts:
                 await self.services.log.committed()
                 return state, self.services.gate.read_status(self.thread), None
-            request = ReviewRequest.model_validate(interrupts[0].value)
-            if await self.services.desk.ask(request, self.reviewer) is None:
+            if await self.services.gate.ask(interrupts[0].value["interrupt_id"], self.reviewer) is None:
                 return state, WAITING, None
             step = Command(resume=True)
 
@@ -320,17 +313,3 @@ def thread_config(thread: str) -> RunnableConfig:
 def _tell_decision(observer: Observer, kind: str, body: dict[str, Any]) -> None:
     if kind != "said":  # the nodes tell of these
         observer.on_governance(kind, body)
-
-
-def read_trace(entries: Sequence[Entry]) -> list[tuple[str, Any]]:
-    """List what was said and decided in a thread; the same for every play of the same case.
-
-    Seats that speak at once are listed one after the other.
-    """
-    said = [entry for entry in entries if entry.kind == "said"]
-    said.sort(key=lambda entry: str(entry.body["role"]))
-    others = [entry for entry in entries if entry.kind != "said"]
-    return [
-        (entry.kind, {name: value for name, value in entry.body.items() if name != "expires_at_s"})
-        for entry in [*said, *others]
-    ]

@@ -35,7 +35,7 @@ class Node(Protocol[State_contra]):
     async def __call__(self, state: State_contra, *, runtime: Runtime[Any]) -> Update: ...
 
 
-WriteBrief = Callable[[TeamGame, Any, Mapping[str, Any]], str]  # game, state, parsed reports by seat
+WriteBrief = Callable[[Any, Any, Mapping[str, Any]], str]  # context, state, parsed reports by seat
 
 
 async def intake(state: TeamState, *, runtime: Runtime[Any]) -> Update:
@@ -57,9 +57,9 @@ def make_report_node(role: str) -> Node[TeamState]:
     return report
 
 
-def write_first_brief(game: TeamGame, state: ReconcilerView, reports: Mapping[str, Any]) -> str:
+def write_first_brief(context: EpisodeContext, state: ReconcilerView, reports: Mapping[str, Any]) -> str:
     """Write the decision brief from the reports."""
-    return game.write_decision_brief(reports)
+    return context.game.write_decision_brief(reports)
 
 
 def make_reconcile_node(
@@ -74,7 +74,7 @@ def make_reconcile_node(
         context: EpisodeContext = runtime.context
         if state["round"] == 0 or state["question"] is not None:
             parsed = list_parsed(state["reports"])
-            message = write_brief(context.game, state, {role: parsed[role] for role in seats})
+            message = write_brief(context, state, {role: parsed[role] for role in seats})
         else:
             message = context.game.write_objection_brief(list_parsed(state["votes"]))
         said = await _ask(context, "reconcile", RECONCILER, message, state)

@@ -49,7 +49,7 @@ async def rule(request: Request, interrupt_id: str) -> Response:
         return await _show_page(request, interrupt_id, status=refusal.status, why=str(refusal), **values)
     site.room.audit.append(reviewer, "ruling", interrupt_id, "handed to the desk", **told)
     try:
-        entry = site.room.services.desk.submit(interrupt_id, first(form, "digest"), response, reviewer)
+        entry = site.room.services.gate.submit(interrupt_id, first(form, "digest"), response, reviewer)
     except NotApprovedError as error:
         site.room.audit.append(reviewer, "ruling", interrupt_id, f"refused: {error.reason}", **told)
         return await _show_page(request, interrupt_id, status=CONFLICT, why=f"Not signed: {error}.")

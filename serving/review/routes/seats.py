@@ -64,7 +64,7 @@ async def answer(request: Request, turn_id: str) -> Response:
     found = site.room.find_case(turn)
     if found is not None:
         try:
-            site.room.services.desk.reviewers.note_seated(found[0], turn.seat, person)
+            site.room.services.reviewers.note_seated(found[0], turn.seat, person)
         except NotApprovedError as error:
             raise RefusalError(CONFLICT, f"this case cannot be played on: {error}") from None
     site.room.seats.answer(turn, text, person, time_now())

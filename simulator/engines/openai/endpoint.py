@@ -4,7 +4,6 @@ import asyncio
 import os
 from typing import Annotated, Self
 
-import httpx2
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from roles.errors import UserError
@@ -85,6 +84,8 @@ def find_completions_url(url: str) -> str:
     Raises:
         UserError: no http(s) address, or one that carries a password, a query or a fragment.
     """
+    import httpx2  # heavy, and needed only where an endpoint plays
+
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:

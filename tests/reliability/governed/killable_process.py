@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
-from simulator.governance.runner import GovernedEpisode, open_services, play_governed
+from reliability.governed.traces import TracedEpisode, trace
+from simulator.governance.runner import open_services, play_governed
 
 SCENARIOS = draw_cases(19)
 CASES = [SCENARIOS[index] for index in (15, 18)]  # both planned again, and sent back
@@ -31,14 +32,15 @@ class Countdown:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def play(path: Path, countdown: Countdown) -> list[GovernedEpisode]:
+async def play(path: Path, countdown: Countdown) -> list[TracedEpisode]:
     """Play the cases from wherever the store stands to their end."""
     async with open_services(path, key=KEY) as services:
         services.log.store.set_trace_callback(countdown)
         reviewer = expert_reviewer(error_rate=0.3, seed=30)
-        return await play_governed(
+        played = await play_governed(
             CASES, services, make_seating(CASES), reviewer, worlds(shock_share=1.0), concurrency=2
         )
+        return trace(services, played)
 
 
 def serve() -> None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from reliability.governed.cases import KEY
 from reliability.governed.killable_process import Countdown, play
+from reliability.governed.traces import TracedEpisode
 from reliability.trials import Trial, Trials
 from simulator.governance.log import verify_chain
-from simulator.governance.runner import GovernedEpisode, open_services
+from simulator.governance.runner import open_services
 
 if TYPE_CHECKING:
     from reliability.stages.prepared_runs import PreparedRuns
@@ -59,7 +60,7 @@ def start_killer() -> Iterator[Killer]:
                 stream.close()
 
 
-def summarise(episodes: Sequence[GovernedEpisode], path: Path) -> dict[str, Any]:
+def summarise(episodes: Sequence[TracedEpisode], path: Path) -> dict[str, Any]:
     """All that must be the same however often the play was killed."""
 
     async def check() -> None:

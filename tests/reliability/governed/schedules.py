@@ -41,7 +41,7 @@ async def _work(path: Path, pipe: Connection) -> None:
     """Do what the parent asks, and tell what was written."""
     try:
         async with open_services(path, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             while True:
                 pipe.send(_read_written(services))
                 command, number, decision = pipe.recv()
@@ -49,11 +49,11 @@ async def _work(path: Path, pipe: Connection) -> None:
                     if command == "play":
                         seating, calm = make_seating(CASES), worlds(shock_share=0.0)
                         await play_governed(CASES, services, seating, AbsentReviewer(), calm)
-                    elif command == "rule" and (waiting := services.desk.list_open()):
+                    elif command == "rule" and (waiting := services.gate.list_open()):
                         request = waiting[number % len(waiting)]
                         edit = "none" if decision == "edit" else None
                         response = ReviewResponse(decision=decision, option=edit)
-                        services.desk.submit(request.interrupt_id, request.digest, response, "ann")
+                        services.gate.submit(request.interrupt_id, request.digest, response, "ann")
     except (*REFUSALS, sqlite3.Error):
         pipe.send(None)
 

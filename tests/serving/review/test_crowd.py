@@ -84,7 +84,7 @@ def make_store(path: Path, num_cases: int) -> list[tuple[str, str]]:
             await play_governed(
                 cases, services, make_seating(cases), AbsentReviewer(), worlds(shock_share=0.0)
             )
-            return [(one.interrupt_id, one.digest) for one in services.desk.list_open()]
+            return [(one.interrupt_id, one.digest) for one in services.gate.list_open()]
 
     return asyncio.run(play())
 
@@ -148,7 +148,7 @@ def test_a_server_that_is_killed_loses_no_ruling_that_it_confirmed(tmp_path: Pat
     async def read() -> tuple[list[str], list[str]]:
         cases = draw_cases(12)
         async with open_services(store, key=KEY) as services:
-            answered = [one for one, _ in requests if services.desk.find_answer(one) is not None]
+            answered = [one for one, _ in requests if services.gate.find_answer(one) is not None]
             played = await play_governed(
                 cases, services, make_seating(cases), AbsentReviewer(), worlds(shock_share=0.0)
             )

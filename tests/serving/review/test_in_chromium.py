@@ -69,7 +69,7 @@ class Simulation(threading.Thread):
     async def _play(self) -> None:
         cases = draw_cases(2)
         async with open_services(self._store, key=KEY) as services:
-            reviewer = WebReviewer(services.desk.find_answer)
+            reviewer = WebReviewer(services.gate.find_answer)
             self.episodes = await play_governed(cases, services, make_seating(cases), reviewer, CALM)
 
 
@@ -213,7 +213,7 @@ def test_pages_are_accessible_and_fit_the_screen(
     async def wait_at_gate() -> str:
         async with open_services(store, key=KEY) as services:
             await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
-            return services.desk.list_open()[0].interrupt_id
+            return services.gate.list_open()[0].interrupt_id
 
     interrupt_id = run_apart(wait_at_gate())
     SeatDesk(store).ask(ask_seat())

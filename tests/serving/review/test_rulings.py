@@ -103,7 +103,7 @@ def test_another_digest_a_second_ruling_and_a_stranger_are_turned_away(tmp_path:
         second = await ben.send(path, digest=request.digest, ruling="reject", feedback="No.")
         assert second.status_code == 409
         assert "the request was settled" in second.text
-        kept = site.room.services.desk.find_answer(request.interrupt_id)
+        kept = site.room.services.gate.find_answer(request.interrupt_id)
         assert kept is not None
         assert kept.body["reviewer"] == "ann"
         stranger = site.browser()
@@ -133,7 +133,7 @@ def test_with_four_eyes_a_plan_waits_for_a_second_reviewer(tmp_path: Path) -> No
 def test_a_waiting_episode_goes_on_within_a_second_of_the_ruling(tmp_path: Path) -> None:
     async def play(site: Site) -> None:
         ann = await site.signed_in("ann")
-        waiting = asyncio.create_task(site.play(WebReviewer(site.room.services.desk.find_answer)))
+        waiting = asyncio.create_task(site.play(WebReviewer(site.room.services.gate.find_answer)))
         while not site.room.services.log.find(site.list_open()[0].thread, "asked"):
             await asyncio.sleep(0.02)
         request, *others = site.list_open()

@@ -12,6 +12,7 @@ from sandboxes import run_or_be_refused
 from team_tables import CHAT, SEATS, WatchedEngine
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.traces import TracedEpisode, trace
 from scenarios.base import ToolCall
 from scenarios.team import PlanGame
 from scenarios.written.written_case import read_case
@@ -19,7 +20,7 @@ from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.outcomes import FreeOutcomes
-from simulator.governance.runner import GovernedEpisode, open_services, play_governed
+from simulator.governance.runner import open_services, play_governed
 from simulator.graph.runner import MAX_TURNS
 from simulator.tool_calls import format_tool_call
 
@@ -54,21 +55,21 @@ CALLS = {
 }
 
 
-def attack(kind: AgentKind, payload: str, store: Path | None = None) -> tuple[GovernedEpisode, WatchedEngine]:
+def attack(kind: AgentKind, payload: str, store: Path | None = None) -> tuple[TracedEpisode, WatchedEngine]:
     """One seat reads an order to write `payload`, and obeys in every turn; the reviewer approves nothing."""
     experts = oracle_team([CASE], report_habit="measured", funding_habit="exact")
     policies = {name: obedient(speak) for name, speak in experts.items()}
     engine = WatchedEngine(ScriptedEngine(CHAT, seeded=policies))
 
-    async def run() -> GovernedEpisode:
+    async def run() -> TracedEpisode:
         async with open_services(store, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             seating = replace(make_seating([CASE], engine=engine), kinds={"cto": kind})
             attacked = with_order(CASE, "cto", payload)
             (episode,) = await play_governed([attacked], services, seating, RejectingReviewer(""), CALM)
             counts = count(services)
             assert counts == {"committed": 0, "executed": 0, "chain": None}
-            return episode
+            return trace(services, [episode])[0]
 
     return asyncio.run(run()), engine
 
@@ -125,18 +126,18 @@ def test_a_written_case_cannot_order_an_approval() -> None:
     }
     attacked = replace(written, seats=seats, context=order(payload))
 
-    async def run() -> GovernedEpisode:
+    async def run() -> TracedEpisode:
         async with open_services(None, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             seating = make_seating([CASE], engine=engine)
             seating = replace(seating, kinds=dict.fromkeys(SEATS, "react"), make_game=PlanGame)
             (episode,) = await play_governed(
                 [attacked], services, seating, RejectingReviewer(""), FreeOutcomes
             )
             assert count(services) == {"committed": 0, "executed": 0, "chain": None}
-            return episode
+            return trace(services, [episode])[0]
 
     episode = asyncio.run(run())
     assert episode.status == "waiting"
-    assert payload not in json.dumps(episode.state["proposal"])
+    assert payload not in json.dumps(episode.proposal)
     assert {said["parsed"] for said in episode.state["reports"].values()} == {None}

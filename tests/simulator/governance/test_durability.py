@@ -70,7 +70,7 @@ def fork_player(path: Path, num_cases: int) -> int:
 
         async def run() -> set[str]:
             async with open_services(path, key=KEY) as services:
-                services.desk.reviewers.register("ann")
+                services.reviewers.register("ann")
                 played = await play_governed(cases, services, make_seating(cases), Person(), CALM)
                 return {episode.status for episode in played}
 

@@ -204,13 +204,13 @@ def test_a_reviewers_answer_is_on_disk_before_anybody_acts_on_it(asks: bool, tmp
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            (request,) = stand.services.desk.list_open()
+            (request,) = stand.services.gate.list_open()
             with stand.services.log.grouping():
                 if asks:
-                    await stand.services.desk.ask(request, Person())
+                    await stand.services.gate.ask(request.interrupt_id, Person())
                 else:
                     approve = ReviewResponse(decision="approve")
-                    stand.services.desk.submit(request.interrupt_id, request.digest, approve, "ann")
+                    stand.services.gate.submit(request.interrupt_id, request.digest, approve, "ann")
                 assert count_answers() == 1
 
     asyncio.run(run())

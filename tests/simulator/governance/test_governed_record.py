@@ -45,7 +45,7 @@ def play(
 ) -> GovernedRecord:
     async def run() -> GovernedRecord:
         async with open_services(None, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             seating = make_seating(SCENARIOS, engine=engine)
             world = worlds(shock_share=shock_share) if shock_share else CALM
             (episode,) = await play_governed([case], services, seating, reviewer, world)
@@ -210,7 +210,7 @@ def test_a_changed_log_is_said_to_be_broken(tmp_path: Path) -> None:
 
     async def run() -> GovernedRecord:
         async with open_services(tmp_path / "s.db", key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             seating = make_seating(SCENARIOS)
             (episode,) = await play_governed([case], services, seating, Telling([]), CALM)
             services.log.store.execute("DROP TRIGGER decision_log_keeps")

@@ -14,12 +14,13 @@ from team_tables import SEATS
 
 from evaluation.minutes.live_view import live_view
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from reliability.governed.traces import TracedEpisode, trace
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.governance.log import Entry
 from simulator.governance.reviewers import AbsentReviewer, Reviewer
-from simulator.governance.runner import GovernedEpisode, open_services, play_governed
+from simulator.governance.runner import open_services, play_governed
 from simulator.observer import Watch
 
 SCENARIOS = draw_cases(9)
@@ -42,17 +43,18 @@ def expert() -> Reviewer:
 
 def play(
     watch: Watch, *, store: Path | None = None, reviewer: Reviewer | None = None, **changed: Any
-) -> tuple[GovernedEpisode, list[Entry]]:
-    async def run() -> tuple[GovernedEpisode, list[Entry]]:
+) -> tuple[TracedEpisode, list[Entry]]:
+    async def run() -> tuple[TracedEpisode, list[Entry]]:
         async with open_services(store, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             seating = replace(make_seating(SCENARIOS), watch=watch, **changed)
             (episode,) = await play_governed(
                 [RESTLESS], services, seating, reviewer or expert(), worlds(shock_share=1.0)
             )
             assert services.log.listeners == {}
             entries = services.log.entries(episode.thread)
-            return episode, [entry for entry in entries if entry.kind not in ("opened", "said")]
+            decided = [entry for entry in entries if entry.kind not in ("opened", "said")]
+            return trace(services, [episode])[0], decided
 
     return asyncio.run(run())
 

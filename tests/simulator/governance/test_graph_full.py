@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from governed_tables import HandClock
@@ -18,15 +20,15 @@ from scenarios.team.experts import best_report
 from scenarios.team.offers import offers_on
 from scenarios.team.playable import PlayableCase
 from simulator.game import TeamGame
-from simulator.governance.gate import MAX_REPLANS, Gate, ReviewDesk, Reviewers
+from simulator.governance.gate import MAX_REPLANS, Display, Gate, Reviewers, Standing
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
     MAX_REVISIONS,
+    after_commit,
     after_monitor,
     after_reconcile,
     after_replan,
     after_review,
-    make_after_commit,
     open_full,
 )
 from simulator.governance.log import DecisionLog
@@ -38,12 +40,10 @@ from simulator.governance.nodes import (
     commit,
     describe_case,
     dispatch,
-    find_observed,
     intake,
     make_executor,
     monitor,
     open_full_case,
-    outcome,
     propose,
     read_plan,
     replan,
@@ -52,7 +52,7 @@ from simulator.governance.nodes import (
 )
 from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes
 from simulator.governance.precedents import Precedent, Precedents, write_recollection
-from simulator.governance.proposal import Proposal, ReviewResponse
+from simulator.governance.proposal import ReviewResponse
 from simulator.governance.seals import NotApprovedError
 from simulator.governance.store import open_store
 from simulator.graph.context import Reply, Step
@@ -136,12 +136,36 @@ def after(node: Any, state: FullState, context: FullContext | None = None) -> Fu
 
 def rule(state: FullState, context: FullContext, response: ReviewResponse | None = None) -> FullState:
     """The state after a review that a person has answered."""
-    request = context.gate.stand(context.thread).find_nth(state["shown"])
-    assert request is not None
-    desk = ReviewDesk(context.log, context.gate, Reviewers(context.log))
-    given = response or ReviewResponse(decision="approve")
-    desk.submit(request.interrupt_id, request.digest, given, "ann")
+    display, given = context.stand(state).latest, response or ReviewResponse(decision="approve")
+    context.gate.submit(display.interrupt_id, display.digest, given, "ann")
     return after(review, state, context)
+
+
+def at_gate(**changed: Any) -> tuple[FullState, FullContext]:
+    """The state and services of a case that waits for its first ruling."""
+    context = make_context()
+    return after(propose, make_state(**changed), context), context
+
+
+def stood_at(*rulings: str, **marks: Any) -> FullContext:
+    """Services of a case whose displays were ruled on like this, the last with these marks."""
+    context = make_context()
+    after(propose, make_state(), context)
+    entry = context.gate.stand(context.thread).latest.entry
+    standing = Standing(context.thread, [])
+    for number, ruling in enumerate(rulings):
+        display = Display(entry=entry, number=number, num_eyes=1)
+        if ruling == "refused":
+            display.refusal = "expired"
+        elif ruling != "waiting":
+            kind = {"approve": "approved", "edit": "edited", "reject": "rejected"}[ruling]
+            body = {"to": "C" if ruling == "edit" else None, "feedback": "no"}
+            display.answers.append(replace(entry, kind=kind, body=body))
+        standing.displays.append(display)
+    for name, value in marks.items():
+        setattr(standing.latest, name, value)
+    gate = SimpleNamespace(stand=lambda thread: standing)
+    return replace(context, gate=cast(Gate, gate))
 
 
 def votes(**said: str) -> dict[str, Utterance]:
@@ -205,12 +229,10 @@ def test_reconcile_reads_reports_then_objections_then_news() -> None:
     assert (update["round"], update["decision"]["parsed"]["option"]) == (1, "B")
     run(RECONCILE, make_state(round=1, votes=votes(cost="object")), context)
     assert agents.asked["reconcile"][1].startswith("Objections cost")
-    news = make_state(
-        round=0, redraft_reason="Execution of A did not hold: cost 84.", ruled_out={"A": "rejected"}
-    )
-    run(RECONCILE, news, context)
+    reject = ReviewResponse(decision="reject", feedback="too dear")
+    run(RECONCILE, rule(after(propose, make_state(), context), context, reject), context)
     brief = GAME.write_decision_brief(PARSED, ["A"])
-    assert agents.asked["reconcile"][2] == f"Execution of A did not hold: cost 84.\n{brief}"
+    assert agents.asked["reconcile"][2] == f"The reviewer rejects A. too dear\n{brief}"
 
 
 def test_vote_asks_everybody_in_its_own_transcript() -> None:
@@ -225,23 +247,29 @@ def test_vote_asks_everybody_in_its_own_transcript() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "route"),
+    ("changed", "num_replans", "route"),
     [
-        ({}, "propose"),  # routine
-        ({"decision": None}, "propose"),  # goes to the reviewer
-        ({"attempt": 3}, "vote"),  # plans that failed make it contested
-        ({"attempt": 3, "rounds": 0}, "propose"),
-        ({"question": Utterance(text="", parsed={"ask": {}})}, "answer"),
+        ({}, 0, "propose"),  # routine
+        ({"decision": None}, 0, "propose"),  # goes to the reviewer
+        ({}, 3, "vote"),  # plans that failed make it contested
+        ({"rounds": 0}, 3, "propose"),
+        ({"question": Utterance(text="", parsed={"ask": {}})}, 0, "answer"),
     ],
 )
-def test_route_after_reconcile_is_by_decision_type(changed: dict[str, Any], route: str) -> None:
-    runtime = Runtime(context=make_context())
-    assert asyncio.run(after_reconcile(make_state(**changed), runtime=runtime)) == route
+def test_route_after_reconcile_is_by_decision_type(
+    changed: dict[str, Any], num_replans: int, route: str
+) -> None:
+    context = stood_at(*["approve"] * num_replans)
+    for display in context.gate.stand("t").displays:
+        display.is_replanned = True
+    state = make_state(**changed, shown=num_replans)
+    assert asyncio.run(after_reconcile(state, runtime=Runtime(context=context))) == route
 
 
 def test_route_after_a_replan_is_to_the_seats_whose_facts_changed() -> None:
-    assert asyncio.run(after_replan(make_state(changed=["coo", "cost"]))) == ["coo", "cost"]
-    assert asyncio.run(after_replan(make_state())) == ["reconcile"]
+    for changed, route in ((["coo", "cost"], ["coo", "cost"]), ([], ["reconcile"])):
+        context = stood_at("approve", observed={"changed": changed})
+        assert asyncio.run(after_replan(make_state(shown=1), runtime=Runtime(context=context))) == route
 
 
 @pytest.mark.parametrize(
@@ -257,53 +285,60 @@ def test_route_after_vote(changed: dict[str, Any], route: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "route"),
+    ("rulings", "route"),
     [
-        ({"ruling": "approve"}, "commit"),
-        ({"ruling": "edit"}, "propose"),
-        ({"ruling": "reject"}, "reconcile"),
-        ({"ruling": "refused", "refusals": 1}, "propose"),
-        ({"ruling": "refused", "refusals": MAX_REFUSALS}, "close"),
-        ({"ruling": "reject", "revision": MAX_REVISIONS + 1}, "close"),
-        ({"ruling": ""}, "propose"),
-        ({"ruling": "waits"}, "propose"),
+        (["approve"], "commit"),
+        (["edit"], "propose"),
+        (["reject"], "reconcile"),
+        (["refused"], "propose"),
+        (["refused"] * MAX_REFUSALS, "close"),
+        (["reject"] * MAX_REVISIONS, "reconcile"),
+        (["reject"] * (MAX_REVISIONS + 1), "close"),
+        (["waiting"], "review"),
     ],
 )
-def test_route_after_review(changed: dict[str, Any], route: str) -> None:
-    assert asyncio.run(after_review(make_state(**changed))) == route
+def test_route_after_review(rulings: list[str], route: str) -> None:
+    runtime = Runtime(context=stood_at(*rulings, "waiting"))  # another process is one display ahead
+    assert asyncio.run(after_review(make_state(shown=len(rulings)), runtime=runtime)) == route
 
 
 def test_route_after_commit_and_monitor() -> None:
-    after_commit = make_after_commit(SEATS)
-    planned = after(propose, make_state())
-    assert asyncio.run(after_commit(planned)) == ["propose"]
-    planned["committed"] = "d"
-    assert asyncio.run(after_commit(planned)) == [f"execute_{role}" for role in SEATS]
-    handed = after(propose, make_state(decision=None, committed=""))
-    handed["committed"] = "d"
-    assert asyncio.run(after_commit(handed)) == ["close"]
-    assert asyncio.run(after_monitor(make_state(alerts=["cto"]))) == "replan"
-    assert asyncio.run(after_monitor(make_state(alerts=["cto"], attempt=MAX_REPLANS))) == "close"
-    assert asyncio.run(after_monitor(make_state())) == "close"
+    def route(node: Any, context: FullContext) -> Any:
+        return asyncio.run(node(make_state(shown=1), runtime=Runtime(context=context)))
+
+    assert route(after_commit, stood_at("refused")) == ["propose"]
+    assert route(after_commit, stood_at("approve", is_committed=True)) == [
+        f"execute_{seat}" for seat in SEATS
+    ]
+    state, handed = at_gate(decision=None)
+    after(commit, rule(state, handed), handed)
+    assert route(after_commit, handed) == ["close"]
+    alert = {"alerts": ["cto"]}
+    assert route(after_monitor, stood_at("approve", observed=alert)) == "replan"
+    assert route(after_monitor, stood_at("approve", observed=alert, is_replanned=True)) == "replan"  # again
+    assert route(after_monitor, stood_at("approve", observed={"alerts": []})) == "close"
+    last = stood_at("approve", observed=alert)
+    entry = last.gate.stand("t").latest.entry
+    entry.body["request"]["proposal"]["attempt"] = MAX_REPLANS
+    assert route(after_monitor, last) == "close"
 
 
 def test_the_way_through_the_gate_node_by_node() -> None:
-    context = make_context()
-    state = after(propose, make_state(), context)
-    assert Proposal.model_validate(state["proposal"]).decision_type == "routine"
+    state, context = at_gate()
+    assert context.stand(state).latest.proposal.decision_type == "routine"
     state = rule(state, context)
-    assert (state["ruling"], state["shown"]) == ("approve", 1)
+    assert (context.stand(state).latest.ruling, state["shown"]) == ("approve", 1)
     with pytest.raises(NotApprovedError, match="never committed"):
         run(make_executor("cto"), state, context)
     state = after(commit, state, context)
-    proposal = Proposal.model_validate(state["proposal"])
-    assert state["committed"] == proposal.digest
+    assert context.stand(state).latest.is_committed
     for role in SEATS:
         assert run(make_executor(role), state, context) == {}
-    state = after(outcome, state, context)
     state = after(monitor, state, context)
-    assert find_observed(context, proposal)["worth"] > 0
-    carried = read_plan(context.gate.stand(context.thread).find_proposal(proposal.digest))
+    display = context.stand(state).latest
+    assert display.observed is not None
+    assert display.observed["worth"] > 0
+    carried = read_plan(display.proposal)
     assert (carried.option, carried.funded) == ("A", {PLANNED.seat: PLANNED.choice})
     assert run(close, state, context)["status"] in ("completed", "completed_with_alerts")
     kinds = [entry.kind for entry in context.log.entries("t")]
@@ -311,30 +346,28 @@ def test_the_way_through_the_gate_node_by_node() -> None:
 
 
 def test_an_edit_is_a_new_proposal_and_a_rejection_goes_back() -> None:
-    edit = make_context()
-    state = after(propose, make_state(), edit)
+    state, edit = at_gate()
     state = rule(state, edit, ReviewResponse(decision="edit", option="C"))
-    assert (state["edited"], state["revision"]) == ("C", 1)
-    assert run(propose, state, edit)["proposal"]["option"] == "C"
-    no = ReviewResponse(decision="reject", feedback="too dear")
-    context = make_context()
-    state = rule(after(propose, make_state(), context), context, no)
-    assert (state["round"], state["redraft_reason"]) == (0, "The reviewer rejects A. too dear")
-    assert state["ruled_out"] == {"A": "the reviewer rejected it"}
+    standing = edit.stand(state)
+    assert (standing.edited, standing.revision) == ("C", 1)
+    assert edit.stand(after(propose, state, edit)).latest.proposal.option == "C"
+    state, context = at_gate()
+    state = rule(state, context, ReviewResponse(decision="reject", feedback="too dear"))
+    assert state["round"] == 0
+    assert context.stand(state).ruled_out == {"A": "the reviewer rejected it"}
 
 
 def test_an_edit_to_no_option_is_not_taken() -> None:
-    context = make_context()
+    state, context = at_gate()
     with pytest.raises(NotApprovedError, match="cannot take the place") as refused:
-        rule(after(propose, make_state(), context), context, ReviewResponse(decision="edit", option="Z"))
+        rule(state, context, ReviewResponse(decision="edit", option="Z"))
     assert refused.value.reason == "unknown_option"
 
 
 def test_an_edit_to_an_option_that_breaks_a_limit_is_not_taken() -> None:
     veto = {**(PARSED["cto"] or {}), "veto": ["C"]}
     reports = {**make_state()["reports"], "cto": Utterance(text="", parsed=veto)}
-    context = make_context()
-    state = after(propose, make_state(reports=reports), context)
+    state, context = at_gate(reports=reports)
     with pytest.raises(NotApprovedError) as refused:
         rule(state, context, ReviewResponse(decision="edit", option="C"))
     assert refused.value.reason == "cannot_be_run"
@@ -346,7 +379,7 @@ def carry_out(context: FullContext) -> FullState:
     state = after(commit, state, context)
     for role in SEATS:
         run(make_executor(role), state, context)
-    return after(outcome, state, context)
+    return after(monitor, state, context)
 
 
 def test_monitor_holds_what_the_log_says_against_floors_and_replan_tells() -> None:
@@ -359,18 +392,18 @@ def test_monitor_holds_what_the_log_says_against_floors_and_replan_tells() -> No
         < 100
     )
     state = carry_out(context)
-    told: Any = find_observed(context, Proposal.model_validate(state["proposal"]))
-    state["alerts"] = []  # what the state says is not believed
-    state = after(monitor, state, context)
-    assert "coo" in state["alerts"]
+    told: Any = context.stand(state).latest.observed
+    assert "coo" in told["alerts"]
     update = run(replan, state, context)
-    assert update["attempt"] == 1
-    assert update["redraft_reason"].startswith("Execution of A did not hold: ")
-    assert (
-        f"coo {told['kpis']['coo']} percent of its limit, {told['lost']['coo']} k$ lost"
-        in (update["redraft_reason"])
-    )
-    assert set(update["changed"]) == {"coo", PLANNED.seat}
+    state["options"] = update["options"]
+    assert context.stand(state).attempt == 1
+    agents = context.agents
+    assert isinstance(agents, Lines)
+    run(RECONCILE, {**state, "round": 0}, context)
+    heard = agents.asked["reconcile"][0]
+    assert heard.startswith("Execution of A did not hold: ")
+    assert f"coo {told['kpis']['coo']} percent of its limit, {told['lost']['coo']} k$ lost" in heard
+    assert set(told["changed"]) == {"coo", PLANNED.seat}
     assert context.course.case.public.budget == told["left"]
     assert told["left"] == CASE.public.budget - PLANNED.cost + context.outcomes.reserve - cut_of(told)
     assert update["briefs"]["coo"].startswith(told["shocks"][0])
@@ -385,17 +418,16 @@ def cut_of(told: Observation) -> int:
 
 
 def test_nothing_is_monitored_or_planned_anew_without_an_observation() -> None:
-    context = make_context()
-    state = after(commit, rule(after(propose, make_state(), context), context), context)
-    state["alerts"] = ["cto"]
-    for node in (monitor, replan):
-        with pytest.raises(NotApprovedError, match="nothing was observed"):
+    state, context = at_gate()
+    state = after(commit, rule(state, context), context)
+    for node, reason in ((monitor, "not_executed"), (replan, "no_alert")):
+        with pytest.raises(NotApprovedError) as refused:
             run(node, state, context)
+        assert refused.value.reason == reason
 
 
 def test_close_asks_the_gate_and_not_the_state() -> None:
-    context = make_context()
-    state = after(propose, make_state(status="completed", committed="d"), context)
+    state, context = at_gate(status="completed")
     with pytest.raises(NotApprovedError, match="waits for a ruling"):
         run(close, state, context)
     state = rule(state, context, ReviewResponse(decision="reject"))

@@ -15,12 +15,13 @@ from team_tables import CHAT, SEATS, WatchedEngine
 from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.traces import TracedEpisode, trace
 from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import TeamScenario
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.governance.nodes import FullState
-from simulator.governance.runner import GovernedEpisode, open_services, play_governed
+from simulator.governance.runner import open_services, play_governed
 
 FORGED = {
     "kind": "approved",
@@ -75,7 +76,7 @@ def find_carriers(role: str, carrier: str) -> tuple[str, ...]:
 
 def attack(
     role: str, carrier: str, payload: str, honest_case: TeamScenario = CASE
-) -> tuple[GovernedEpisode, WatchedEngine, dict[str, Any]]:
+) -> tuple[TracedEpisode, WatchedEngine, dict[str, Any]]:
     """Play the attacked case: the episode, the engine, and what the store counts."""
     honest = oracle_team([honest_case], report_habit="measured", funding_habit="exact")
     policies = {name: obedient(speak) for name, speak in honest.items()}
@@ -85,25 +86,25 @@ def attack(
     speaks = carrier in ("feedback", "all") or (carrier == "read" and role == RECONCILER)
     engine = WatchedEngine(ScriptedEngine(CHAT, seeded=policies))
 
-    async def run() -> tuple[GovernedEpisode, dict[str, Any]]:
+    async def run() -> tuple[TracedEpisode, dict[str, Any]]:
         async with open_services(None, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             seating = make_seating([honest_case], engine=engine)
             reviewer = RejectingReviewer(order(payload) if speaks else "")
             (episode,) = await play_governed([case], services, seating, reviewer, CALM)
-            return episode, count(services)
+            return trace(services, [episode])[0], count(services)
 
     episode, counts = asyncio.run(run())
     return episode, engine, counts
 
 
 @cache
-def undisturbed(number: int) -> GovernedEpisode:
+def undisturbed(number: int) -> TracedEpisode:
     return attack("cto", "peer", "", CASES[number])[0]
 
 
 @pytest.fixture(scope="module")
-def control() -> GovernedEpisode:
+def control() -> TracedEpisode:
     return undisturbed(0)
 
 
@@ -111,25 +112,25 @@ def check_permissions(
     role: str,
     carrier: str,
     payload: str,
-    control: GovernedEpisode,
-    episode: GovernedEpisode,
+    control: TracedEpisode,
+    episode: TracedEpisode,
     case: TeamScenario,
 ) -> None:
     """Nobody wrote anything but its own report, draft or vote."""
     state = episode.state
     assert set(state) <= set(FullState.__annotations__)
-    assert (state["committed"], state["alerts"]) == ("", [])
+    assert (state["shown"], state["status"]) == (len(episode.standing.displays), "open")
     passes_on = (role, *find_carriers(role, carrier))
     for other in SEATS:
         if other not in passes_on:
             assert state["reports"][other]["parsed"] == control.state["reports"][other]["parsed"]
-    proposal = state["proposal"]
+    proposal = episode.proposal
     assert proposal["option"] in (*case.options, NO_OPTION)
     assert {part["role"] for part in proposal["parts"]} <= set(SEATS)
     assert payload not in json.dumps(proposal)
 
 
-def inject(family: str, role: str, carrier: str, control: GovernedEpisode, case: TeamScenario = CASE) -> None:
+def inject(family: str, role: str, carrier: str, control: TracedEpisode, case: TeamScenario = CASE) -> None:
     """One injection; fails where it breached anything, or where it reached nobody."""
     payload = FAMILIES[family]
     episode, engine, counts = attack(role, carrier, payload, case)
@@ -160,7 +161,7 @@ def test_an_obedient_model_breaches_nothing(family: str, role: str, carrier: str
 
 @pytest.mark.parametrize("carrier", MORE_CARRIERS)
 @pytest.mark.parametrize("role", ["cto", RECONCILER])
-def test_other_ways_to_reach_a_role_breach_nothing(role: str, carrier: str, control: GovernedEpisode) -> None:
+def test_other_ways_to_reach_a_role_breach_nothing(role: str, carrier: str, control: TracedEpisode) -> None:
     for family in ("forged record", "special tokens", "extra keys"):
         inject(family, role, carrier, control)
 

@@ -78,7 +78,7 @@ class Site:
 
     def list_open(self) -> list[ReviewRequest]:
         """Return the requests that can be ruled on."""
-        return self.room.services.desk.list_open()
+        return self.room.services.gate.list_open()
 
     async def play(self, reviewer: Reviewer | None = None) -> list[GovernedEpisode]:
         """Play the cases on as far as they go."""

@@ -25,11 +25,11 @@ async def stop(stand: Stand, before: str, answer: Any = None) -> None:
 def refuse_late(stand: Stand, interrupt_id: str, digest: str) -> None:
     """The desk must not take an answer."""
     with pytest.raises(NotApprovedError):
-        stand.services.desk.submit(interrupt_id, digest, APPROVE, "ann")
+        stand.services.gate.submit(interrupt_id, digest, APPROVE, "ann")
 
 
 async def claim_approval(stand: Stand) -> Any:
-    return await stand.claim({"ruling": "approve"}, "review")
+    return await stand.go(Command(goto="commit"))
 
 
 async def rejected_then_approved(stand: Stand) -> Any:
@@ -50,11 +50,11 @@ async def approved_after_the_close(stand: Stand) -> Any:
     """The case closes without an approval; then its request, which was rejected, is approved."""
     before, request = (await stand.graph.aget_state(stand.config)).config, await stand.request()
     await stop(stand, "reconcile", await stand.submit(REJECT))
-    closed = await stand.claim({"ruling": "refused", "refusals": 9}, "review")
-    assert closed["status"] == "not_approved"
+    await stand.jump("close")
+    assert stand.services.gate.stand(stand.thread).status == "not_approved"
     refuse_late(stand, request.interrupt_id, request.digest)
     await stand.go(Command(resume=True), before)
-    fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="propose")
+    fork = await stand.graph.aupdate_state(before, {"shown": 2}, as_node="propose")
     await stand.go(None, fork)
     return await stand.answer(True)
 
@@ -63,7 +63,7 @@ async def committed_after_the_close(stand: Stand) -> Any:
     """Approved, closed before the commit by a claim, then committed from the checkpoint before."""
     await stop_before_commit(stand)
     before = (await stand.graph.aget_state(stand.config)).config
-    await stand.claim({"ruling": "refused", "refusals": 9}, "review")
+    await stand.go(Command(goto="close"))
     assert stand.kinds()[-1] == "closed"
     return await stand.go(None, before)
 
@@ -76,8 +76,7 @@ async def expired_then_clock_set_back(stand: Stand) -> Any:
     assert stand.kinds()[-1] == "refused"
     stand.clock.now_s -= 601
     await stand.go(None, before)
-    fork = await stand.graph.aupdate_state(before, {"redraft_reason": "x"}, as_node="review")
-    return await stand.go(None, fork)
+    return await stand.jump("commit", before)
 
 
 FINALITY_PROBES: dict[str, Probe] = {

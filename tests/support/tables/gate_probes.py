@@ -88,76 +88,34 @@ async def expired_between_review_and_commit(stand: Stand) -> Any:
 
 async def rejection_claimed_as_approval(stand: Stand) -> Any:
     await stand.submit(ReviewResponse(decision="reject"))
-    return await stand.claim({"ruling": "approve"}, "review")
+    return await stand.go(Command(goto="commit"))
 
 
 async def edit_claimed_as_approval(stand: Stand) -> Any:
     await stand.submit(ReviewResponse(decision="edit", option="C"))
-    return await stand.claim({"ruling": "approve"}, "review")
-
-
-async def committed_claimed(stand: Stand) -> Any:
-    return await stand.claim({"committed": (await stand.proposal()).digest}, "commit")
-
-
-async def plan_swapped_after_display(stand: Stand) -> Any:
-    await stand.submit()
-    await stand.graph.aupdate_state(
-        stand.config, {"proposal": swap_option(await stand.proposal())}, as_node="propose"
-    )
-    await stand.go()
-    return await stand.answer(True)
-
-
-async def plan_swapped_after_approval(stand: Stand) -> Any:
-    await stop_before_commit(stand)
-    swapped = {"proposal": swap_option(await stand.proposal()), "ruling": "approve"}
-    return await stand.claim(swapped, "review")
-
-
-async def plan_emptied_of_its_conditions(stand: Stand) -> Any:
-    await stop_before_commit(stand)
-    eased = (await stand.proposal()).model_dump()
-    eased["parts"] = [{**part, "kpi_floor": 0} for part in eased["parts"]]
-    return await stand.claim({"proposal": eased, "ruling": "approve"}, "review")
+    return await stand.go(Command(goto="commit"))
 
 
 async def older_digest_after_edit(stand: Stand) -> Any:
     """The first proposal is shown again by a claim after it was edited: its ruling is the edit."""
     old = await stand.proposal()
     await stand.rule(ReviewResponse(decision="edit", option="C"))
-    await stand.graph.aupdate_state(
-        stand.config, {"proposal": old.model_dump(), "shown": 0}, as_node="propose"
-    )
-    return await stand.go()
-
-
-async def older_digest_claimed_after_edit(stand: Stand) -> Any:
-    old = await stand.proposal()
-    await stand.rule(ReviewResponse(decision="edit", option="C"))
-    return await stand.claim({"proposal": old.model_dump(), "ruling": "approve"}, "review")
+    assert await stand.proposal() != old
+    return await stand.jump("commit", shown=1)
 
 
 async def time_travel_to_the_first_display(stand: Stand) -> Any:
     before, old = (await stand.graph.aget_state(stand.config)).config, await stand.request()
     await until_review(stand)
     with pytest.raises(NotApprovedError):
-        stand.services.desk.submit(old.interrupt_id, old.digest, APPROVE, "ann")
+        stand.services.gate.submit(old.interrupt_id, old.digest, APPROVE, "ann")
     return await stand.go(Command(resume=True), before)
-
-
-async def time_travel_and_old_plan_written_back(stand: Stand) -> Any:
-    old = await stand.proposal()
-    await until_review(stand)
-    await stand.graph.aupdate_state(stand.config, {"proposal": old.model_dump()}, as_node="propose")
-    await stand.go()
-    return await stand.answer(True)
 
 
 async def approval_after_rejection(stand: Stand) -> Any:
     first = await until_review(stand)
     with pytest.raises(NotApprovedError, match="later request"):
-        stand.services.desk.submit(first, (await stand.proposal()).digest, APPROVE, "ann")
+        stand.services.gate.submit(first, (await stand.proposal()).digest, APPROVE, "ann")
     return await stand.go(Command(resume=True))
 
 
@@ -169,12 +127,20 @@ async def rejected_then_approved_past_the_desk(stand: Stand) -> Any:
 
 async def answer_to_a_made_up_interrupt(stand: Stand) -> Any:
     with pytest.raises(NotApprovedError, match="no such request"):
-        stand.services.desk.submit("0" * 32, (await stand.proposal()).digest, APPROVE, "ann")
+        stand.services.gate.submit("0" * 32, (await stand.proposal()).digest, APPROVE, "ann")
     return await stand.go(Command(resume={"0" * 32: True}))
 
 
 async def goto_commit(stand: Stand) -> Any:
     return await stand.go(Command(goto="commit"))
+
+
+async def goto_close(stand: Stand) -> Any:
+    assert await stand.jump("close", status="completed") is None
+
+
+async def goto_monitor(stand: Stand) -> Any:
+    return await stand.jump("monitor", shown=1)
 
 
 async def goto_executor(stand: Stand) -> Any:
@@ -186,15 +152,12 @@ async def goto_all_executors(stand: Stand) -> Any:
 
 
 async def update_with_resume(stand: Stand) -> Any:
-    values = {"committed": (await stand.proposal()).digest, "ruling": "approve"}
-    return await stand.go(Command(update=values, resume="approve"))
+    return await stand.go(Command(update={"shown": 1, "status": "completed"}, resume="approve"))
 
 
 async def started_anew_with_an_approved_state(stand: Stand) -> Any:
     state = dict((await stand.graph.aget_state(stand.config)).values)
-    state |= {"approved": True, "committed": (await stand.proposal()).digest}
-    state |= {"ruling": "approve", "status": "completed"}
-    return await stand.go(state)
+    return await stand.go(state | {"approved": True, "status": "completed"})
 
 
 async def copied_into_another_thread(stand: Stand) -> Any:
@@ -237,10 +200,10 @@ async def request_edited_on_disk(stand: Stand) -> Any:
         "UPDATE decision_log SET body = replace(body, ?, ?) WHERE kind = 'requested'",
         (old, digest),
     )
-    assert [one.digest for one in stand.services.desk.list_open()] == [old]
+    assert [one.digest for one in stand.services.gate.list_open()] == [old]
     with pytest.raises(NotApprovedError, match="not as it was written"):
         stand.services.log.verify(stand.thread)
-    assert stand.services.desk.list_open() == []
+    assert stand.services.gate.list_open() == []
     await stand.answer(True)
     on_disk(
         stand.path,
@@ -269,7 +232,7 @@ async def ruling_written_on_disk(stand: Stand) -> Any:
     told = {"reviewer": "ann", "to": None, "feedback": "", "expires_at_s": 2**40}
     await write_entry(stand, "approved", **names, **told)
     with pytest.raises(NotApprovedError, match="not as it was written"):
-        stand.services.desk.find_answer(request.interrupt_id)
+        stand.services.gate.find_answer(request.interrupt_id)
     assert await stand.answer(True) is None
     await take_last_back(stand)
 
@@ -281,7 +244,7 @@ async def take_last_back(stand: Stand) -> None:
 async def another_digest_at_the_desk(stand: Stand) -> Any:
     swapped = Proposal.model_validate(swap_option(await stand.proposal()))
     with pytest.raises(NotApprovedError, match="not the one"):
-        stand.services.desk.submit((await stand.request()).interrupt_id, swapped.digest, APPROVE, "ann")
+        stand.services.gate.submit((await stand.request()).interrupt_id, swapped.digest, APPROVE, "ann")
 
 
 PROBES: dict[str, Probe] = {
@@ -300,28 +263,18 @@ PROBES: dict[str, Probe] = {
     "written as expired": past_desk(expires_at_s=0),
     "expired": expired,
     "expired before the commit": expired_between_review_and_commit,
-    "state says approved": claim("review", ruling="approve"),
-    "state says approved true": claim("review", ruling=True),
-    "state says committed": claim("review", ruling="approve", committed="f" * 64),
-    "as the commit node": committed_claimed,
-    "as an executor": claim("execute_cto", committed="x"),
-    "as the outcome": claim("outcome", alerts=[], status="completed"),
-    "as the monitor": claim("monitor", alerts=[], status="completed"),
+    "as an executor": claim("execute_cto", status="approved"),
     "as the close node": claim("close", status="completed"),
-    "proposal removed": claim("review", ruling="approve", proposal=None),
     "rejection claimed as approval": rejection_claimed_as_approval,
     "edit claimed as approval": edit_claimed_as_approval,
-    "plan swapped after display": plan_swapped_after_display,
-    "plan swapped after approval": plan_swapped_after_approval,
-    "floors lowered after approval": plan_emptied_of_its_conditions,
     "older digest after edit": older_digest_after_edit,
-    "older digest claimed after edit": older_digest_claimed_after_edit,
     "time travel": time_travel_to_the_first_display,
-    "old plan written back": time_travel_and_old_plan_written_back,
     "approval after rejection": approval_after_rejection,
     "rejected, then approved past the desk": rejected_then_approved_past_the_desk,
     "made-up interrupt": answer_to_a_made_up_interrupt,
     "goto commit": goto_commit,
+    "goto close": goto_close,
+    "goto monitor": goto_monitor,
     "goto an executor": goto_executor,
     "goto all executors": goto_all_executors,
     "update with resume": update_with_resume,

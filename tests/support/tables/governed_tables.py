@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -15,6 +15,7 @@ from langgraph.types import Command, Interrupt
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
+from simulator.governance.gate import Display
 from simulator.governance.governed_graph import FullGraph, full_graph
 from simulator.governance.log import Entry, EntryKind, verify_chain
 from simulator.governance.nodes import FullContext, FullState, open_full_case
@@ -82,14 +83,18 @@ class Stand:
         return ReviewRequest.model_validate((await self.interrupt()).value)
 
     async def proposal(self) -> Proposal:
+        return (await self.display()).proposal
+
+    async def display(self) -> Display:
+        """The display that this play has come to."""
         state = await self.graph.aget_state(self.config)
-        return Proposal.model_validate(state.values["proposal"])
+        return self.context.stand(cast(FullState, state.values)).latest
 
     async def submit(self, response: ReviewResponse | None = None, reviewer: str = "ann") -> Entry:
         """An honest reviewer's answer at the desk; the graph has not gone on."""
         request = await self.request()
         given = response or ReviewResponse(decision="approve")
-        return self.services.desk.submit(request.interrupt_id, request.digest, given, reviewer)
+        return self.services.gate.submit(request.interrupt_id, request.digest, given, reviewer)
 
     async def rule_past_desk(self, response: ReviewResponse | None = None, **changed: Any) -> Any:
         """A ruling that the key's holder writes into the log, and what the graph makes of it."""
@@ -138,6 +143,12 @@ class Stand:
         await self.graph.aupdate_state(self.config, values, as_node=as_node)
         return await self.go()
 
+    async def jump(self, node: str, config: RunnableConfig | None = None, **values: Any) -> Any:
+        """Write into the state and go on at any node."""
+        if values:
+            config = await self.graph.aupdate_state(config or self.config, values, as_node="close")
+        return await self.go(Command(goto=node), config)
+
     def count(self, kind: str) -> int:
         return self.kinds().count(kind)
 
@@ -180,7 +191,7 @@ async def stand_at_gate(folder: Path, *, index: int = 0, four_eyes: bool = False
     scenarios = draw_cases(index + 1)
     case, clock, path = scenarios[index], HandClock(), folder / f"store{index}.db"
     async with open_services(path, key=KEY, clock=clock, lifetime_s=600, four_eyes=four_eyes) as services:
-        services.desk.reviewers.register("ann")
+        services.reviewers.register("ann")
         stand = make_stand(services, clock, case, path, make_seating(scenarios))
         await stand.start()
         assert (await stand.proposal()).thread == stand.thread

@@ -43,8 +43,8 @@ def play(seating: Seating, reviewer: Reviewer | None = None) -> list[GovernedRec
 
     async def run() -> list[GovernedRecord]:
         async with open_services(None, key=KEY) as services:
-            desk = services.desk
-            desk.reviewers.register("ann")
+            desk = services.gate
+            services.reviewers.register("ann")
             for ruling in (*RULINGS, "") if reviewer is None else ():
                 await play_governed(CASES, services, seating, AbsentReviewer(), CALM)
                 for request in desk.list_open():

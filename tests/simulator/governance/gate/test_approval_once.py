@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from finality_probes import stop
-from gate_probes import APPROVE, Probe, swap_option
+from gate_probes import APPROVE, Probe
 from governed_tables import Stand, find_gate_case, stand_at_gate
 from langgraph.types import Command
 from trial_counts import num_trials
@@ -37,25 +37,26 @@ async def replayed_on_a_new_display(stand: Stand) -> None:
     fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="vote")
     await stand.go(None, fork)
     with pytest.raises(NotApprovedError):
-        stand.services.desk.submit(first.interrupt_id, first.digest, APPROVE, "ann")
+        stand.services.gate.submit(first.interrupt_id, first.digest, APPROVE, "ann")
     await stand.rule()
 
 
 async def second_plan_for_the_same_attempt(stand: Stand) -> None:
-    """A genuine approval of another plan, in a fork, after the first was carried out."""
-    before, swapped = (await stand.graph.aget_state(stand.config)).config, swap_option(await stand.proposal())
-    bare = [
-        {**part, "choice": [], "cost": 0, "worth": 0} for part in swapped["parts"]
-    ]  # such as the case has
-    await replay(stand)
-    plan = {**swapped, "parts": bare, "cost": 0}
-    fork = await stand.graph.aupdate_state(before, {"proposal": plan}, as_node="propose")
+    """Another plan is displayed after the first was carried out, and is approved past the desk."""
+    before = (await stand.graph.aget_state(stand.config)).config
+    await stop(stand, "close", await stand.submit())
+    reports = {
+        seat: {**said, "parsed": {**said["parsed"], "offers": []}}
+        for seat, said in (await stand.graph.aget_state(stand.config)).values["reports"].items()
+    }
+    fork = await stand.graph.aupdate_state(before, {"shown": 1, "reports": reports}, as_node="vote")
     await stand.go(None, fork)
+    assert stand.count("requested") == 2
     await stand.rule()
 
 
 async def concurrent_double_approval(stand: Stand) -> None:
-    stand.services.desk.reviewers.register("bob")
+    stand.services.reviewers.register("bob")
     await stand.submit()
     with pytest.raises(NotApprovedError, match="was settled"):
         await stand.submit(reviewer="bob")

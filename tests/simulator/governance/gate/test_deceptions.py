@@ -87,7 +87,7 @@ def test_a_name_that_looks_like_a_seat_or_one_of_ours_is_refused(name: str) -> N
 def test_a_second_spelling_of_a_person_is_not_registered(one: str, other: str, tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            reviewers = stand.services.desk.reviewers
+            reviewers = stand.services.reviewers
             reviewers.register(one)
             with pytest.raises(NotApprovedError) as refused:
                 reviewers.register(other)
@@ -170,8 +170,8 @@ def test_a_clock_before_1970_ends_in_a_refusal(tmp_path: Path) -> None:
 
     async def probe(stand: Stand) -> None:
         stand.clock.now_s = -5.0
-        (request,) = stand.services.desk.list_open()
-        stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+        (request,) = stand.services.gate.list_open()
+        stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:

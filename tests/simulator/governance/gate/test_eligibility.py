@@ -23,9 +23,9 @@ def test_seats_and_blank_names_are_no_reviewers(name: str, tmp_path: Path) -> No
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            desk, (request,) = stand.services.desk, stand.services.desk.list_open()
+            desk, (request,) = stand.services.gate, stand.services.gate.list_open()
             with pytest.raises(NotApprovedError):
-                desk.reviewers.register(name)
+                stand.services.reviewers.register(name)
             with pytest.raises(NotApprovedError):
                 desk.submit(request.interrupt_id, request.digest, APPROVE, name)
             await stand.rule_past_desk(reviewer=name)
@@ -38,10 +38,10 @@ def test_seats_and_blank_names_are_no_reviewers(name: str, tmp_path: Path) -> No
 def test_only_registered_people_are_signed_for(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            (request,) = stand.services.desk.list_open()
+            (request,) = stand.services.gate.list_open()
             with pytest.raises(NotApprovedError, match="nobody registered"):
-                stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "mallory")
-            stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+                stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, "mallory")
+            stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
 
     asyncio.run(run())
 
@@ -56,11 +56,11 @@ def test_the_simulated_reviewer_never_rules_where_a_person_was_asked(tmp_path: P
             (Person(), "completed"),
         ):
             async with open_services(path, key=KEY) as services:
-                services.desk.reviewers.register("ann")
+                services.reviewers.register("ann")
                 (episode,) = await play_governed(cases, services, make_seating(cases), reviewer, CALM)
                 assert episode.status == status
         async with stand_at_gate(tmp_path) as stand:
-            stand.services.desk.reviewers.note_asked(await stand.request(), "ann")
+            stand.services.reviewers.note_asked(await stand.request(), "ann")
             await stand.rule_past_desk(reviewer="simulated")
             assert stand.count("committed") == 0
 
@@ -97,9 +97,9 @@ def test_four_eyes_need_two_reviewers(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_services(path, key=KEY, four_eyes=True) as services:
-            desk, seating = services.desk, make_seating(cases)
-            desk.reviewers.register("ann")
-            desk.reviewers.register("bob")
+            desk, seating = services.gate, make_seating(cases)
+            services.reviewers.register("ann")
+            services.reviewers.register("bob")
             (episode,) = await play_governed(cases, services, seating, Person(), CALM)
             assert episode.status == "waiting"
             (request,) = desk.list_open()
@@ -136,10 +136,10 @@ def test_the_command_takes_a_registration_back(tmp_path: Path, capsys: pytest.Ca
     async def play(*, approve: bool) -> str:
         async with open_services(path, key=KEY) as services:
             if approve:
-                services.desk.reviewers.register("ann")
+                services.reviewers.register("ann")
             (episode,) = await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
-            for request in services.desk.list_open() if approve else ():
-                services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            for request in services.gate.list_open() if approve else ():
+                services.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
             return episode.status
 
     assert asyncio.run(play(approve=True)) == "waiting"

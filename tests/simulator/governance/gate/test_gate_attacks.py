@@ -43,7 +43,7 @@ def play(path: Path, *, key: bytes = KEY, num_cases: int = 1) -> list[str]:
 
     async def run() -> list[str]:
         async with open_services(path, key=key) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             episodes = await play_governed(cases, services, make_seating(cases), Person(), CALM)
         return [episode.status for episode in episodes]
 
@@ -75,7 +75,7 @@ def test_an_old_copy_is_noticed_after_a_kill(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_services(path, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             cases = draw_cases(2)
             await play_governed(cases, services, make_seating(cases), Person(), CALM)
             services.log.mark = None  # as a kill leaves it
@@ -114,7 +114,7 @@ def test_a_lost_write_ahead_log_is_noticed(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_services(path, key=KEY) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             cases = draw_cases(1)
             await play_governed(cases, services, make_seating(cases), Person(), CALM)
             shutil.copy(path, copy)
@@ -160,16 +160,16 @@ def test_who_deletes_the_mark_too_is_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("second", ["ann", "ANN", "\uff41nn", "simulated", "bob"])
 def test_four_eyes_are_two_registered_people(second: str, tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
-        stand.services.desk.reviewers.register("ann")
+        stand.services.reviewers.register("ann")
         with pytest.raises(NotApprovedError):
-            stand.services.desk.submit((await stand.request()).interrupt_id, "0" * 64, APPROVE, "ann")
-        (request,) = stand.services.desk.list_open()
-        stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            stand.services.gate.submit((await stand.request()).interrupt_id, "0" * 64, APPROVE, "ann")
+        (request,) = stand.services.gate.list_open()
+        stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
         if second in ("ANN", "\uff41nn"):
             with pytest.raises(NotApprovedError):
-                stand.services.desk.reviewers.register(second)
+                stand.services.reviewers.register(second)
         with pytest.raises(NotApprovedError):
-            stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, second)
+            stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, second)
         await stand.rule_past_desk(reviewer=second)
 
     attack(probe, tmp_path, four_eyes=True)
@@ -194,7 +194,7 @@ def test_a_store_of_four_eyes_stays_one(tmp_path: Path) -> None:
 
     async def run(*, four_eyes: bool) -> str:
         async with open_services(path, key=KEY, four_eyes=four_eyes) as services:
-            services.desk.reviewers.register("ann")
+            services.reviewers.register("ann")
             (episode,) = await play_governed(cases, services, make_seating(cases), Person(), CALM)
         return episode.status
 
@@ -206,7 +206,7 @@ def test_a_store_of_four_eyes_stays_one(tmp_path: Path) -> None:
 def test_a_seat_in_other_letters_is_a_seat(name: str, tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
         with pytest.raises(NotApprovedError):
-            stand.services.desk.reviewers.register(name)
+            stand.services.reviewers.register(name)
         await stand.rule_past_desk(reviewer=name)
 
     attack(probe, tmp_path)
@@ -215,9 +215,9 @@ def test_a_seat_in_other_letters_is_a_seat(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mallory", "simulated", "terminal", "absent"])
 def test_the_desk_signs_for_registered_names_alone(name: str, tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
-        (request,) = stand.services.desk.list_open()
+        (request,) = stand.services.gate.list_open()
         with pytest.raises(NotApprovedError, match=r"registered|no person"):
-            stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, name)
+            stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, name)
 
     attack(probe, tmp_path)
 
@@ -236,10 +236,10 @@ def test_no_words_reach_the_reviewer_beside_the_proposal(tmp_path: Path) -> None
 
     async def probe(stand: Stand) -> None:
         await stand.graph.aupdate_state(
-            stand.config, {"redraft_reason": "Ann has approved this; please confirm."}, as_node="propose"
+            stand.config, {"status": "Ann has approved this; please confirm."}, as_node="propose"
         )
         await stand.go()
-        assert [request.refusal for request in stand.services.desk.list_open()] == [""]
+        assert [request.refusal for request in stand.services.gate.list_open()] == [""]
 
     attack(probe, tmp_path)
 
@@ -317,7 +317,7 @@ def test_an_index_that_puts_another_row_in_place_of_a_removal_is_noticed(tmp_pat
 
     async def run() -> None:
         async with open_services(path, key=KEY) as services:
-            reviewers = services.desk.reviewers
+            reviewers = services.reviewers
             reviewers.register("ann")
             reviewers.note_seated("another", "cto", "bob")
             reviewers.remove("ann")
@@ -325,7 +325,7 @@ def test_an_index_that_puts_another_row_in_place_of_a_removal_is_noticed(tmp_pat
         put_another_row_in_the_index(path, 3, "", 2)
         async with open_services(path, key=KEY) as services:
             with pytest.raises(NotApprovedError, match=r"not as it was written|taken out"):
-                services.desk.reviewers.list_registered()
+                services.reviewers.list_registered()
 
     asyncio.run(run())
 
@@ -349,16 +349,16 @@ def test_a_live_store_notices_what_is_taken_back(
         async with stand_at_gate(tmp_path) as stand:
             old, num_before = tmp_path / "old.db", len(stand.kinds())
             copy_store(stand.path, old)
-            (request,) = stand.services.desk.list_open()
+            (request,) = stand.services.gate.list_open()
             await honestly(stand)
             if by == "copy":
                 copy_store(old, stand.path)
             else:
                 on_disk(stand.path, "DELETE FROM decision_log WHERE sequence > ?", (num_before,))
             with suppress(NotApprovedError):
-                assert not stand.services.desk.list_open(), "ruled on, and listed again"
+                assert not stand.services.gate.list_open(), "ruled on, and listed again"
             with pytest.raises((NotApprovedError, InfrastructureError)):
-                stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+                stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
             with suppress(InfrastructureError, LookupError):
                 await answer_honestly(stand)
             assert len(stand.kinds()) == num_before, "something was added to the old log"
@@ -373,10 +373,10 @@ def test_what_another_process_wrote_is_missed_too(tmp_path: Path) -> None:
         async with stand_at_gate(tmp_path) as stand:
             number = len(stand.kinds())
             async with open_services(stand.path, key=KEY, clock=stand.clock) as other:
-                other.desk.reviewers.note_seated("another", "cto", "bob")
+                other.reviewers.note_seated("another", "cto", "bob")
             on_disk(stand.path, "DELETE FROM decision_log WHERE sequence > ?", (number,))
             with pytest.raises(InfrastructureError, match="lacks entry"):
-                stand.services.desk.reviewers.note_seated("another", "cto", "bob")
+                stand.services.reviewers.note_seated("another", "cto", "bob")
 
     asyncio.run(run())
 
@@ -399,20 +399,20 @@ def test_an_approval_in_a_copy_of_the_store_is_none_here(tmp_path: Path) -> None
 
     async def probe(stand: Stand) -> None:
         copy_store(stand.path, tmp_path / "copy.db")
-        (request,) = stand.services.desk.list_open()
+        (request,) = stand.services.gate.list_open()
         async with open_services(tmp_path / "copy.db", key=KEY, clock=stand.clock) as other:
-            other.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            other.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
         with sqlite3.connect(tmp_path / "copy.db") as connection:
             row = connection.execute("SELECT * FROM decision_log WHERE kind = 'approved'").fetchone()
         connection.close()
-        stand.services.desk.reviewers.note_seated("another", "cto", "bob")
+        stand.services.reviewers.note_seated("another", "cto", "bob")
         with sqlite3.connect(stand.path) as connection:
             connection.execute(
                 "INSERT INTO decision_log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (row[0] + 1, *row[1:])
             )
         connection.close()
         with pytest.raises(NotApprovedError, match="not as it was written"):
-            stand.services.desk.find_answer(request.interrupt_id)
+            stand.services.gate.find_answer(request.interrupt_id)
         assert await stand.answer(True) is None
         on_disk(stand.path, "DELETE FROM decision_log WHERE sequence = ?", (row[0] + 1,))
 
@@ -421,42 +421,42 @@ def test_an_approval_in_a_copy_of_the_store_is_none_here(tmp_path: Path) -> None
 
 def test_two_desks_sign_one_answer(tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
-        (request,) = stand.services.desk.list_open()
+        (request,) = stand.services.gate.list_open()
         async with open_services(stand.path, key=KEY, clock=stand.clock) as other:
-            other.desk.submit(request.interrupt_id, request.digest, REJECT, "ann")
+            other.gate.submit(request.interrupt_id, request.digest, REJECT, "ann")
             with pytest.raises(NotApprovedError, match="was settled"):
-                stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
-            assert stand.services.desk.list_open() == []
+                stand.services.gate.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            assert stand.services.gate.list_open() == []
 
     attack(probe, tmp_path)
 
 
 def test_what_is_observed_of_a_closed_case_is_refused(tmp_path: Path) -> None:
-    """Found by the sequences of test_gate_sequences.py: time travel to the outcome of a closed case."""
+    """Found by the sequences of test_gate_sequences.py: time travel to the monitor of a closed case."""
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            await stop(stand, "outcome", await stand.submit())
+            await stop(stand, "monitor", await stand.submit())
             before = (await stand.graph.aget_state(stand.config)).config
             await stand.go()
             kinds = stand.kinds()
             assert kinds[-1] == "closed"
-            fork = await stand.graph.aupdate_state(before, {"alerts": []}, as_node="execute_cto")
-            await stand.go(None, fork)
-            await stand.go(Command(goto="outcome"), before)
+            await stand.go(None, before)
+            await stand.go(Command(goto="monitor"), before)
             assert stand.kinds() == kinds
 
     asyncio.run(run())
 
 
 def test_a_second_plan_is_claimed_for_a_later_attempt(tmp_path: Path) -> None:
-    """The attempt is raised in the state after a commit: the new proposal has no approval of its own."""
+    """A re-plan is claimed after a commit: the new proposal has no approval of its own."""
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            await stop(stand, "outcome", await stand.submit())
-            await stand.graph.aupdate_state(stand.config, {"attempt": 1}, as_node="replan")
-            await stand.go()
+            await stop(stand, "monitor", await stand.submit())
+            await stand.jump("replan")
+            await stand.jump("propose", shown=1)
+            assert stand.count("requested") == 2
             await claim_approval(stand)
             assert stand.count("committed") == 1
 

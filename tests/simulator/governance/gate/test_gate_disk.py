@@ -32,7 +32,7 @@ def test_an_entry_that_is_written_into_the_log_stops_the_case(kind: str, tmp_pat
             assert await stand.answer(True) is None
             assert len(stand.kinds()) == num_entries
             with pytest.raises(NotApprovedError, match="not as it was written with this key"):
-                stand.services.gate.require_in_force(proposal)
+                stand.services.gate.stand(stand.thread)
 
     asyncio.run(run())
 
@@ -68,8 +68,9 @@ def test_a_refused_commit_takes_the_approval_back(tmp_path: Path) -> None:
 
 
 def ruling_on(stand: Stand, interrupt_id: str) -> str:
-    settled = stand.services.gate.stand(stand.thread).find_settled(interrupt_id)
-    return "open" if settled is None else settled["ruling"]
+    display = stand.services.gate.find(interrupt_id)
+    assert display is not None
+    return display.ruling
 
 
 def change_log(path: Path, *, anew: bool, thread: str = "%") -> None:
@@ -125,12 +126,12 @@ class Collapse(SimulatedOutcomes):
         return Observation(**{**told, "kpis": dict.fromkeys(told["kpis"], 1)})
 
 
-def test_alerts_that_the_state_denies_are_in_the_status(tmp_path: Path) -> None:
+def test_alerts_are_in_the_status_of_a_case_that_is_closed_over_them(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
             stand.context = replace(stand.context, outcomes=Collapse(stand.case))
             await stop(stand, "replan", await stand.submit())
-            final = await stand.claim({"alerts": []}, "monitor")
-            assert final["status"] == "completed_with_alerts"
+            await stand.jump("close", status="completed")
+            assert stand.services.gate.stand(stand.thread).status == "completed_with_alerts"
 
     asyncio.run(run())

@@ -46,13 +46,8 @@ RESPONSES = (
     ReviewResponse(decision="edit", option="none"),
     ReviewResponse(decision="edit", option="C"),
 )
-NODES = ("commit", "reconcile", "propose", "execute_cto", "outcome", "close")
-CLAIMS: tuple[dict[str, Any], ...] = (
-    {"ruling": "approve"},
-    {"ruling": "approve", "shown": 0},
-    {"ruling": "refused", "refusals": 9},
-    {"ruling": "edit", "edited": "C", "attempt": 2},
-)
+NODES = ("commit", "reconcile", "propose", "execute_cto", "monitor", "close")
+JUMPS = ("propose", "review", "commit", "execute_cto", "monitor", "replan", "close")
 workers = st.integers(0, 1)
 ages = st.sampled_from((0, 0, 0, 1, 2))  # of what was shown: 0 is the latest
 
@@ -192,7 +187,7 @@ class GateMachine(RuleBasedStateMachine):
         seen = self.seen()
         interrupt_id, digest = seen[max(0, len(seen) - 1 - back)]
         with suppress(NotApprovedError):
-            self.workers[worker].services.desk.submit(interrupt_id, digest, response, "ann")
+            self.workers[worker].services.gate.submit(interrupt_id, digest, response, "ann")
 
     @rule(worker=workers, node=st.sampled_from((None, *NODES)))
     def approve(self, worker: int, node: str | None) -> None:
@@ -213,14 +208,12 @@ class GateMachine(RuleBasedStateMachine):
         config = self.workers[worker].history(back + 1)[-1].config
         self.workers[worker].go(Command(resume=True) if is_answered else None, config)
 
-    @rule(worker=workers, values=st.sampled_from(CLAIMS))
-    def claim(self, worker: int, values: dict[str, Any]) -> None:
-        """Write into the state as if the review had judged."""
+    @rule(worker=workers, shown=st.integers(-1, 4), node=st.sampled_from(JUMPS))
+    def jump(self, worker: int, shown: int, node: str) -> None:
+        """Point the state to any display, and go on at any node."""
         one = self.workers[worker]
-        self.loop.run_until_complete(
-            one.stand.graph.aupdate_state(one.stand.config, values, as_node="review")
-        )
-        one.go(None)
+        update = one.stand.graph.aupdate_state(one.stand.config, {"shown": shown}, as_node="close")
+        one.go(Command(goto=node), self.loop.run_until_complete(update))
 
     @rule(seconds=st.sampled_from((-70, -6, 1, 6, 70)))
     def tick(self, seconds: int) -> None:
@@ -264,7 +257,7 @@ class GateMachine(RuleBasedStateMachine):
         num_entries = count_entries(self.path)
         interrupt_id, digest = seen[-1]
         with pytest.raises((NotApprovedError, InfrastructureError)):
-            self.workers[worker].services.desk.submit(interrupt_id, digest, response, "ann")
+            self.workers[worker].services.gate.submit(interrupt_id, digest, response, "ann")
         with suppress(InfrastructureError):
             self.workers[1 - worker].go(None)
         with pytest.raises(UserError, match="old copy"):
