@@ -20,7 +20,7 @@ from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.runner import open_services, play_governed
+from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 
 CASES = draw_cases(8)
 KNOWN = list[PlayableCase](CASES)  # and what arises from their re-plans
@@ -204,7 +204,7 @@ def test_one_case_twice_is_refused() -> None:
 def test_a_finished_thread_whose_log_is_damaged_is_a_users_error(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    async def play() -> list[TracedEpisode]:
+    async def play() -> list[GovernedEpisode]:
         async with open_services(path, key=KEY) as services:
             return await play_governed(CASES, services, make_seating(CASES), yes_man(), CALM)
 

@@ -104,7 +104,7 @@ def ask_llama_cpp(file: Path, *asked: tuple[str, Any], lora: Path | None = None)
 
 
 def complete(ids: list[int], most: int, say: int | None = None) -> tuple[str, Any]:
-    """A greedy request; with `say` that token is said, while likelihoods stay those of the model."""
+    """A greedy request. It says `say` where given, as likelihoods are not shown beside part of a letter."""
     body = {"prompt": ids, "n_predict": most, "temperature": 0, "return_tokens": True, "n_probs": 5}
     return "/completion", body if say is None else {**body, "logit_bias": [[say, 1000.0]]}
 
@@ -123,7 +123,7 @@ def test_llama_cpp_reads_a_text_as_the_same_ids_and_goes_on_greedily_with_the_sa
     )
     ids = [tokenizer(text, add_special_tokens=False).input_ids for text in texts]
     cut = [("/tokenize", {"content": text, "add_special": True, "parse_special": True}) for text in texts]
-    letter = tokenizer.convert_tokens_to_ids("a")  # the server shows no likelihoods beside part of a letter
+    (letter,) = tokenizer("a", add_special_tokens=False).input_ids  # see `complete`
     answers = ask_llama_cpp(file, *cut, *(complete(one, 1, letter) for one in ids), complete(ids[0], 12))
     assert [one["tokens"] for one in answers[:3]] == ids
     for read, answer in zip(ids, answers[3:6], strict=True):
