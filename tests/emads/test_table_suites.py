@@ -128,7 +128,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     suite = ["evaluate", "--suite", "hidden-profile", "--seat", "all=scripted:random"]
     path.write_text(path.read_text().replace('"correct_answer": "Pier"', '"correct_answer": "Moon"', 1))
     for arguments, message in (
-        ([*suite, "--tasks", str(path)], "tasks.json:2: task: Value error, correct_answer is none of"),
+        ([*suite, "--tasks", str(path)], "tasks.json row 1: task: Value error, correct_answer is none of"),
         (suite, "needs --tasks"),
         ([*suite, "--tasks", str(tmp_path / "no.json")], "no.json is no text file"),
         (["evaluate", "--seat", "all=scripted", "--tasks", "x"], "--tasks does not go with"),
