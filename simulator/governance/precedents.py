@@ -42,7 +42,7 @@ class Precedents:
 
     def __init__(self, log: DecisionLog) -> None:
         self._log = log
-        self._read = lru_cache(maxsize=4)(self._read_up_to)
+        self._read = lru_cache(maxsize=2)(self._read_up_to)  # some 20 KB a case
 
     def horizon(self) -> int:
         """Return the number of closed cases."""
