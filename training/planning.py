@@ -1,10 +1,10 @@
 """`emads plan`: what a config will take in memory, time and money, before anything runs.
 
-Tokens of each phase come from transcripts of its scenarios. Memory is counted from sizes alone, by what the
-passes of training/learner keep, and held against peaks measured on a GPU (benchmarks/gpu/results): within 6
-percent there. A floor is what the hardware cannot go below: arithmetic at its peak, or weights and cache read
-once per sampled token. The expected time divides it by the shares of the peak that training and sampling
-reach. Formulas: docs/results/performance.md.
+Tokens of each phase come from transcripts of its scenarios. Memory is the sum of the tensors that the passes
+of training/learner keep; it is within 6 percent of peaks measured on a GPU (benchmarks/gpu/results). A floor
+is what the hardware cannot go below: arithmetic at its peak, or weights and cache read once per sampled
+token. The expected time divides it by the shares of the peak that training and sampling reach. Formulas:
+docs/results/performance.md.
 """
 
 import math
@@ -280,7 +280,7 @@ def _cache_bytes(
     *,
     in_turn: float = 0.0,
 ) -> float:
-    """Keys and values in one of so many engines; `in_turn`: what a learner takes while vLLM sleeps.
+    """Bytes of keys and values in each engine; `in_turn`: bytes that a learner uses while vLLM sleeps.
 
     vLLM pages its share of a GPU; the embedded engine holds every transcript as wide as the widest.
     """

@@ -150,12 +150,12 @@ def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
         request = room.read_request(interrupt_id)
         if request is None:
             continue
-        display = services.gate.find(interrupt_id)
+        standing = services.gate.stand(request.thread)
+        display = standing.find(interrupt_id)
         if display is None:
             continue
-        open_one = services.gate.find_open(request.thread)
         state: RowState = "done"
-        if open_one is not None and open_one.interrupt_id == interrupt_id:
+        if display is standing.open_display:
             state, word, tone = "waiting", "waits", "warn"
             authors = [answer.body["reviewer"] for answer in display.answers]
             if reviewer in authors:

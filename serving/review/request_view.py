@@ -219,7 +219,8 @@ def _quote(text: str, *, indent: int = 2) -> Iterator[str]:
 
 def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestState:
     """Return how far a request is, as the gate tells."""
-    standing, display = services.gate.stand(request.thread), services.gate.find(request.interrupt_id)
+    standing = services.gate.stand(request.thread)
+    display = standing.find(request.interrupt_id)
     assert display is not None
     status, latest = standing.status, standing.latest.interrupt_id
     next_id = None if latest == request.interrupt_id else latest

@@ -155,6 +155,16 @@ class Standing:
             refuse("never_displayed", f"nothing was ever displayed in thread {self.thread!r}")
         return self.displays[-1]
 
+    @property
+    def open_display(self) -> Display | None:
+        """The display that can be answered: the latest, while it waits and the case is not closed."""
+        last = self.displays[-1] if self.displays else None
+        return last if last is not None and self.status is None and last.ruling == "waiting" else None
+
+    def find(self, interrupt_id: str) -> Display | None:
+        """Return the display of this request; None where there is none."""
+        return next((display for display in self.displays if display.interrupt_id == interrupt_id), None)
+
     def require_unclosed(self) -> None:
         """Refuse where the case is closed.
 
@@ -425,7 +435,7 @@ class Gate:
             proposal = display.proposal
             body: dict[str, Any] = {"digest": display.digest, "interrupt_id": display.interrupt_id}
             try:
-                self._require_approvers(standing, display)
+                self._require_approvers(standing, display, proposal)
                 if proposal.attempt != standing.attempt or standing.in_force is not None:
                     refuse("committed", f"attempt {proposal.attempt} is not to be committed now")
             except NotApprovedError as error:
@@ -435,12 +445,12 @@ class Gate:
             reviewer = display.answers[-1].body["reviewer"]
             self._log.append(thread, "committed", {**body, **told, "reviewer": reviewer})
 
-    def _require_approvers(self, standing: Standing, display: Display) -> None:
+    def _require_approvers(self, standing: Standing, display: Display, proposal: Proposal) -> None:
         """Refuse unless every approval holds now, of people who may rule on it now."""
         for one in display.answers:
             if self._log.now() >= one.body["expires_at_s"]:
                 refuse("expired", "the approval has expired")
-            self._reviewers.require_may_rule(one.body["reviewer"], standing, display.proposal)
+            self._reviewers.require_may_rule(one.body["reviewer"], standing, proposal)
         self._reviewers.require_eyes([one.body["reviewer"] for one in display.answers])
 
     def deliver(self, thread: str, number: int, role: str) -> None:
@@ -546,9 +556,10 @@ class Gate:
     def find_open(self, thread: str) -> ReviewRequest | None:
         """Return the request of this thread that can be answered; None where none can."""
         try:
-            return self._require_open(self.stand(thread).latest.interrupt_id)[1].request
+            display = self.stand(thread).open_display
         except NotApprovedError:
             return None
+        return None if display is None else display.request
 
     def find(self, interrupt_id: str) -> Display | None:
         """Return the display of this request; None where there is none."""
@@ -562,7 +573,7 @@ class Gate:
     def _find(self, interrupt_id: str) -> tuple[Standing, Display | None]:
         self._log.catch_up()
         standing = self.stand(self._log.requests.get(interrupt_id, STORE))
-        return standing, next((one for one in standing.displays if one.interrupt_id == interrupt_id), None)
+        return standing, standing.find(interrupt_id)
 
     def _require_open(self, interrupt_id: str) -> tuple[Standing, Display]:
         standing, display = self._find(interrupt_id)
@@ -622,9 +633,8 @@ class Gate:
         The simulated reviewer is not asked in a thread in which a person was.
         """
         try:
-            if self.find_answer(interrupt_id) is None:
-                await self._ask(self._require_open(interrupt_id)[1].request, reviewer)
-        except NotApprovedError as error:  # it may have been answered elsewhere meanwhile
+            await self._ask(self._require_open(interrupt_id)[1].request, reviewer)
+        except NotApprovedError as error:  # it may have been answered before, or elsewhere meanwhile
             if error.reason not in ("settled", "superseded", "closed", "one_pair_of_eyes"):
                 raise
         return self.find_answer(interrupt_id)

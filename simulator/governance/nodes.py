@@ -214,9 +214,10 @@ async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
         NotApprovedError: "tampered": the state's reports offer what the case does not have; or "closed".
     """
     context = runtime.context
-    standing = context.stand(state)
+    now = context.gate.stand(context.thread)
+    standing = now.at(state["shown"])
     number = len(standing.displays)
-    if number == len(context.gate.stand(context.thread).displays):
+    if number == len(now.displays):
         context.gate.show(_make_proposal(state, context, standing), number)
     return {"shown": number + 1}
 

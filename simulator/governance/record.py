@@ -93,7 +93,7 @@ class GovernedRecord:
 
 @dataclass(slots=True)
 class _Said:
-    """What was said since the request before: reports by seat, and drafts with their questions and votes."""
+    """Words since the previous request: reports by seat, and drafts with their questions and votes."""
 
     reports: dict[str, str] = field(default_factory=dict)
     drafts: list[Draft] = field(default_factory=list)

@@ -17,7 +17,7 @@ POLL_S = 0.1  # between two looks for an answer of the web app
 
 
 class Reviewer(Protocol):
-    """Answers proposals; under any name but "simulated" it stands for a person, registered in the store."""
+    """A reviewer of proposals. Its name is "simulated" or that of a person registered in the store."""
 
     name: str
 
@@ -27,7 +27,7 @@ class Reviewer(Protocol):
 
 
 class AbsentReviewer:
-    """Never answers: cases wait at the gate until the gate has an answer, as of a web reviewer."""
+    """A reviewer that never answers: each case waits until the gate holds an answer from the browser."""
 
     name = "absent"
 

@@ -76,13 +76,13 @@ class MemoryConfig(Section):
     sharding: Literal["none", "fsdp2", "fsdp2_offload"] = "none"
     """Under torchrun a rank holds all weights (none) or its part of them: on the GPU (fsdp2), on the host."""
     bf16: bool = False
-    """Whether passes multiply float32 weights in bfloat16; gradients' sums and optimizer stay float32."""
+    """Passes multiply float32 weights in bfloat16; gradients' sums and optimizer stay float32."""
     logit_rows: Count = 0
     """Own tokens whose logits are held at once; 0 holds those of a whole forward pass."""
 
 
 class RLConfig(Section):
-    """What the RL loop reads, whoever plays: a role alone or the team."""
+    """Settings of the RL loop, for a role alone and for the team."""
 
     max_steps: Count = 100
     """Batches of rollouts that are played and learnt from; 0 leaves the stage out."""
@@ -118,7 +118,7 @@ class RLConfig(Section):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the weights before this stage are kept at hand, for KL."""
+        """The stage needs a copy of its starting weights, to measure KL."""
         return self.loss.kl_coefficient > 0
 
     @model_validator(mode="after")

@@ -253,7 +253,7 @@ def family_texts(family: Family, scenarios: Iterable[Scenario]) -> Iterator[str]
 
 
 def corpus_of_run(config: RunConfig, count: int) -> Iterator[str]:
-    """The `corpus` of a run's config, with so many scenarios of each family."""
+    """The `corpus` that a run's config sets, from `count` scenarios of each family and `count` team cases."""
     data, model = config.data, config.model
     return corpus(
         num_role=count,

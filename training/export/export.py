@@ -1,4 +1,4 @@
-"""Writes a run's team after a stage as a folder that stands for itself, and loads its models again.
+"""Exports the team of a run's stage as a self-contained folder, and loads the folder's models.
 
 The folder names digests of the game that the team was trained for: its graphs, what seats read, what
 verifiers say. Each is taken from behaviour on pinned cases, so it changes when that changes and at no other

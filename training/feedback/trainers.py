@@ -61,7 +61,7 @@ def count_steps(num_rows: int, batch_size: int, epochs: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSite:
-    """Where a stage trains: a scratch folder, its seed, who hears of steps, and its checkpoints."""
+    """Arguments of every trainer of TRL: a scratch folder, the seed, a callback of steps, and checkpoints."""
 
     output_dir: Path
     seed: int

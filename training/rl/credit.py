@@ -85,7 +85,7 @@ def _specialist_rows(
 
 
 def count_turns_to(trajectory: Trajectory, text: str, *, after: int = 0) -> int:
-    """Turns up to and with the one, after so many, that says this text; all where none does."""
+    """Number of turns to the first that says `text`, counted with it and not before `after`; else all."""
     for number, turn in enumerate(trajectory.turns[after:], start=after + 1):
         if turn.text == text:
             return number
@@ -252,7 +252,7 @@ def list_coalitions(seats: Sequence[str]) -> Iterator[frozenset[str]]:
 def share_gains(seats: Sequence[str], rewards: Mapping[frozenset[str], float]) -> dict[str, float]:
     """Seat -> its Shapley value, from the reward of every coalition of the seats."""
     size, factorial = len(seats), math.factorial
-    # of all orders, those in which exactly so many seats speak before a given one
+    # [n]: share of all orders of speaking in which n seats speak before a given seat
     share_of_orders = [factorial(n) * factorial(size - n - 1) / factorial(size) for n in range(size)]
     return {
         seat: math.fsum(

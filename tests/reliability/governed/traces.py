@@ -36,7 +36,7 @@ def trace(services: GovernanceServices, episodes: Sequence[GovernedEpisode]) -> 
 
 
 def read_trace(entries: Sequence[Entry]) -> tuple[tuple[str, Any], ...]:
-    """What was said and decided in a thread; the same for every play of the same case.
+    """List the words and decisions of a thread; the same for every play of the same case.
 
     Seats that speak at once are listed one after the other.
     """
