@@ -130,7 +130,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     for arguments, message in (
         ([*suite, "--tasks", str(path)], "tasks.json row 1: task: Value error, correct_answer is none of"),
         (suite, "needs --tasks"),
-        ([*suite, "--tasks", str(tmp_path / "no.json")], "no.json is no text file"),
+        ([*suite, "--tasks", str(tmp_path / "no.json")], "no.json: No such file or directory"),
         (["evaluate", "--seat", "all=scripted", "--tasks", "x"], "--tasks does not go with"),
         (["evaluate", "--suite", "negotiation", "--seat", "all=scripted:blind"], "scripted:greedy"),
         (["evaluate", "--suite", "negotiations"], "did you mean 'negotiation'"),
