@@ -42,6 +42,18 @@ class Trajectory:
         return self.ended_by != "answer"
 
     @property
+    def num_own(self) -> int:
+        """Tokens that the policy sampled."""
+        return sum(len(turn.completion_ids) for turn in self.turns)
+
+    def count_turns_to(self, text: str, *, after: int = 0) -> int:
+        """Turns up to the first after `after` that says `text`, counted with it; all where none does."""
+        for number, turn in enumerate(self.turns[after:], start=after + 1):
+            if turn.text == text:
+                return number
+        return len(self.turns)
+
+    @property
     def token_ids(self) -> tuple[int, ...]:
         """The whole transcript: contexts and completions in order."""
         return tuple(token for turn in self.turns for token in (*turn.context_ids, *turn.completion_ids))

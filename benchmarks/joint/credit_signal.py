@@ -29,7 +29,7 @@ from training.config.run_config import RunConfig
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
-from training.rl.credit import ESTIMATORS, SCHEMES, count_turns_to
+from training.rl.credit import ESTIMATORS, SCHEMES
 from training.rl.hosts import cut_jobs
 from training.rl.records import ScoredGroup
 from training.rl.team.algorithm import choose_player, score_report
@@ -98,7 +98,7 @@ def differentiate(model: Any, seat: str, group: ScoredGroup, config: RunConfig) 
         report_gradient(
             model,
             one.trajectories[seat],
-            count_turns_to(one.trajectories[seat], one.reports[seat]),
+            one.trajectories[seat].count_turns_to(one.reports[seat]),
             config.marl.temperature,
         )
         for one in episodes

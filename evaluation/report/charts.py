@@ -21,6 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 from evaluation.pages import PALETTE
 from evaluation.scoring.outcomes import TEAM
+from evaluation.summary.details import is_on_front
 from evaluation.summary.run_tables import least_n
 from evaluation.summary.tables import (
     STAGE_TITLES,
@@ -138,6 +139,31 @@ def team_chart(team: Mapping[str, Any]) -> Image | None:
         return None
     axis = f"team reward R (n = {least_n(team)})"
     return draw_bars("Team reward by stage", team, labels, axis=axis, width_in=5.4)
+
+
+def words_chart(details: Mapping[str, Any]) -> Image | None:
+    """Draw every trained team's reward over its largest context; None of a run without a team.
+
+    Filled: on the front of reward, context, tokens in sequence and tokens of all.
+    """
+    section = details.get(TEAM, {})
+    found = {stage: section[stage]["sampled"]["words"] for stage in list_stages([section], TEAM_TITLES)}
+    if not found:
+        return None
+    title, said = "Team reward over the largest context", []
+    with _draw(5.4, 2.6) as (figure, axes):
+        for stage, one in found.items():
+            color = PALETTE.get(stage, PALETTE["baseline"])
+            is_best = is_on_front(one, found.values())
+            place = (one["context"], one["reward"])
+            axes.plot(*place, "o", color=color, markerfacecolor=color if is_best else "white")
+            words = f"{team_title(stage)}, {one['sequential']:.0f} in sequence, {one['tokens']:.0f} in all"
+            axes.annotate(words, place, (6, 3), textcoords="offset points", fontsize=8)
+            said.append(f"{words}: {one['reward']:.2f} at {one['context']:.0f}")
+        axes.set_xlim(0, 2.2 * max(one["context"] for one in found.values()))  # room for names at the right
+        axes.set_xlabel("largest context of one agent, tokens")
+        axes.set_ylabel("team reward R")
+    return Image(uri=as_uri(figure), alt=f"Scatter chart, {title}: {'; '.join(said)}.", title=title)
 
 
 def role_chart(role: str, section: Mapping[str, Any]) -> Image:

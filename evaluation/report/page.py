@@ -22,6 +22,7 @@ from evaluation.report.charts import (
     read_metrics,
     role_chart,
     team_chart,
+    words_chart,
 )
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
 from evaluation.summary.comparison import read_seed_comparison, seed_comparison_tables
@@ -74,6 +75,7 @@ def render_report(run_path: Path) -> str:
         way_of_play=way_of_play(summary),
         team_chart=team_chart(team),
         team_tables=team_tables(summary),
+        words_chart=words_chart(details),
         role_charts=[role_chart(role, section) for role, section in roles.items()],
         role_tables=role_tables(summary),
         runs=run_table([f"seed {one['seed']}" for one in seeds], seeds),

@@ -90,7 +90,9 @@ class TeamOutcome:
     false_claims: dict[str, int]  # seat -> claims that were struck out
     funded: list[str]  # seats with a funded part
     turns: int
-    tokens: int
+    tokens: int  # sampled by all
+    sequential: int  # of them on the longest chain of messages that wait for each other
+    context: int  # tokens of the longest transcript of one agent
     reports: dict[str, str]
     decision: str
     votes: dict[str, str]
@@ -308,7 +310,7 @@ def describe_solo(episode: SoloEpisode, *, sector: str | None = None) -> RoleOut
         turns=len(trajectory.turns),
         tool_calls=trajectory.num_tool_calls,
         failed_calls=trajectory.num_tool_calls - trajectory.num_valid_tool_calls,
-        tokens=sum(trajectory.loss_mask),
+        tokens=trajectory.num_own,
         truncated=trajectory.truncated,
         well_formed=verdict.failure not in FORMAT_FAILURES,
         escalated=scenario.role == RECONCILER and _escalates(trajectory.final_text),
@@ -342,7 +344,9 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         false_claims={seat: len(report.false_claims) for seat, report in reports.items()},
         funded=list(read.plan.funded) if read.plan else [],
         turns=sum(len(trajectory.turns) for trajectory in episode.trajectories.values()),
-        tokens=sum(sum(trajectory.loss_mask) for trajectory in episode.trajectories.values()),
+        tokens=sum(path.num_own for path in episode.trajectories.values()),
+        sequential=count_sequential(episode),
+        context=max((len(path.token_ids) for path in episode.trajectories.values()), default=0),
         reports=dict(episode.reports),
         decision=episode.decision,
         votes=dict(episode.votes),
@@ -352,6 +356,28 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         best_option=decides_best_option(scenario, read.decision),
         hidden=is_hidden_profile(scenario.case),
     )
+
+
+def count_sequential(episode: Episode) -> int:
+    """Sampled tokens that had to be written one after another.
+
+    They are those of the longest report, of all that ReconcileGPT (or a single agent) wrote, of the replies
+    to it, and of the votes of the seat that wrote most there.
+    """
+    replies = {question.reply for question in episode.asked}
+    reports, votes, between = [0], [0], 0
+    for role, path in episode.trajectories.items():
+        sizes = [len(turn.completion_ids) for turn in path.turns]
+        if role not in episode.reports:
+            between += sum(sizes)
+            continue
+        num_turns = path.count_turns_to(episode.reports[role])
+        reports.append(sum(sizes[:num_turns]))
+        after = list(zip(path.turns[num_turns:], sizes[num_turns:], strict=True))
+        replied = sum(size for turn, size in after if turn.text in replies)
+        between += replied
+        votes.append(sum(sizes[num_turns:]) - replied)
+    return max(reports) + between + max(votes)
 
 
 def decides_best_option(scenario: TeamScenario, decision: Decision | None) -> bool:

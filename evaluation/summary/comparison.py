@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.scoring.outcomes import MODES, TEAM, Mode, StagePlays, read_stage
+from evaluation.scoring.outcomes import TEAM, Mode, StagePlays, read_stage
 from evaluation.stats.intervals import paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
 from evaluation.summary.run_summary import (
@@ -22,7 +22,9 @@ from evaluation.summary.run_summary import (
     TEAM_COMPARISONS,
     adjust,
     adjust_over_roles,
+    column_in,
     name_change,
+    shared_modes,
 )
 from evaluation.summary.tables import (
     STAGE_TITLES,
@@ -76,10 +78,10 @@ def compare_seeds(
         for _, stage in (key for key in common if key[0] == owner):
             values = [one.column("reward") for one in collect(owner, stage)]
             section["stages"][stage] = _describe(values, same_scenarios, num_bootstrap, at_most=1.0)
-        for after, before, has_twin in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
+        for after, before in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
             if (owner, after) in common and (owner, before) in common:
                 later, earlier = collect(owner, after), collect(owner, before)
-                for name, one, other in _pair(after, before, later, earlier, has_twin):
+                for name, one, other in _pair(after, before, later, earlier):
                     section["paired"][name] = _compare(one, other, same_scenarios, num_bootstrap)
         owners[owner] = section
     sections = {owner: section["paired"] for owner, section in owners.items()}
@@ -89,11 +91,11 @@ def compare_seeds(
 
 
 def _pair(
-    after: str, before: str, later: Sequence[StagePlays], earlier: Sequence[StagePlays], has_twin: bool
+    after: str, before: str, later: Sequence[StagePlays], earlier: Sequence[StagePlays]
 ) -> Iterator[tuple[str, Values, Values]]:
     """(name, later rewards, earlier rewards), sampled, and greedy where every seed has them."""
-    for mode in MODES if has_twin and all(one.greedy for one in (*later, *earlier)) else MODES[:1]:
-        rewards, others = ([one.column("reward", mode) for one in side] for side in (later, earlier))
+    for mode in shared_modes([*later, *earlier]):
+        rewards, others = ([column_in(one, "reward", mode) for one in side] for side in (later, earlier))
         yield name_change(after, before, mode), rewards, others
 
 

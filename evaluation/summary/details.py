@@ -4,7 +4,7 @@ Made of the play table alone, for the part `details` of a run's summary.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evaluation.scoring.baselines import BASELINES
@@ -15,7 +15,7 @@ CATEGORIES = ("difficulty", "sector")
 
 
 def build_details(plays: Iterable[StagePlays], *, num_bootstrap: int = 2000) -> dict[str, Any]:
-    """owner -> stage -> mode -> process, failures, difficulty, sector, and a team's offers; no baselines."""
+    """owner -> stage -> mode -> process, failures, difficulty, sector, and a team's offers and words."""
     details: dict[str, Any] = {}
     for one in plays:
         for mode in MODES if one.stage not in BASELINES else ():
@@ -26,7 +26,7 @@ def build_details(plays: Iterable[StagePlays], *, num_bootstrap: int = 2000) -> 
             for category in CATEGORIES:
                 section[category] = break_down(rows, category, num_bootstrap)
             if isinstance(rows[0], TeamOutcome):
-                section["offers"] = offers_by_seat(rows)
+                section |= {"offers": offers_by_seat(rows), "words": words(rows)}
             details.setdefault(one.owner, {}).setdefault(one.stage, {})[mode] = section
     return details
 
@@ -96,6 +96,26 @@ def offers_by_seat(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float
             "funded": _mean(seat in funded for funded in decided) if decided else 0.0,
         }
     return table
+
+
+def words(outcomes: Sequence[TeamOutcome]) -> dict[str, float]:
+    """Mean reward, what it takes: largest context of any play, mean tokens in sequence and in all."""
+    return {
+        "reward": _mean(one.reward for one in outcomes),
+        "context": float(max(one.context for one in outcomes)),
+        "sequential": _mean(one.sequential for one in outcomes),
+        "tokens": _mean(one.tokens for one in outcomes),
+    }
+
+
+def is_on_front(one: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> bool:
+    """Return whether none of the others earns as much with as few words in all three, and differs."""
+    costs = ("context", "sequential", "tokens")
+    return not any(
+        other["reward"] >= one["reward"] and all(other[name] <= one[name] for name in costs)
+        for other in others
+        if other != one
+    )
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evaluation.scoring.baselines import BASELINES
 from evaluation.scoring.outcomes import FEEDBACK_STAGES, MODES, TEAM, Mode, StagePlays
 from evaluation.stats.effects import closed_share, detectable_change, mcnemar_p, pass_all
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
@@ -20,29 +21,29 @@ from simulator.export.atomic_files import read_document, write_document
 SUMMARY_FILE = "summary.json"
 _KEYS = {"roles", "team", "gates", "seed", "wall_s", "versions"}
 
-# (after, before, greedy twin too); a comparison is left out where either stage was not run
+# (after, before); a comparison is left out where either stage was not run
 ROLE_COMPARISONS = (
-    ("sft", "untrained", False),
-    ("grpo", "sft", True),
-    ("sft_more", "sft", True),
-    ("grpo", "sft_more", True),
-    ("sft_own", "sft", True),
-    ("grpo", "sft_own", True),
-    *((stage, "grpo", True) for stage in FEEDBACK_STAGES),
-    ("marl", "grpo", True),
-    ("marl", "heuristic", False),
+    ("sft", "untrained"),
+    ("grpo", "sft"),
+    ("sft_more", "sft"),
+    ("grpo", "sft_more"),
+    ("sft_own", "sft"),
+    ("grpo", "sft_own"),
+    *((stage, "grpo") for stage in FEEDBACK_STAGES),
+    ("marl", "grpo"),
+    ("marl", "heuristic"),
 )
 TEAM_COMPARISONS = (
-    ("grpo", "sft", False),
-    ("marl", "grpo", True),
-    ("marl", "sft_instead", True),
-    ("marl", "grpo_instead", True),
-    ("marl", "sft_best_habit", True),
-    ("marl", "single_grpo", True),
-    ("marl_governed", "grpo_governed", True),
-    ("marl", "oracle_common", False),
-    ("marl", "oracle_best", False),
-    ("marl", "oracle_rising", False),
+    ("grpo", "sft"),
+    ("marl", "grpo"),
+    ("marl", "sft_instead"),
+    ("marl", "grpo_instead"),
+    ("marl", "sft_best_habit"),
+    ("marl", "single_grpo"),
+    ("marl_governed", "grpo_governed"),
+    ("marl", "oracle_common"),
+    ("marl", "oracle_best"),
+    ("marl", "oracle_rising"),
 )
 
 
@@ -170,21 +171,32 @@ def _describe_reward(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
 
 
 def _list_changes(
-    stages: Mapping[str, StagePlays], comparisons: Iterable[tuple[str, str, bool]], num_bootstrap: int
+    stages: Mapping[str, StagePlays], comparisons: Iterable[tuple[str, str]], num_bootstrap: int
 ) -> dict[str, dict[str, Any]]:
     """Every comparison of two stages that there are, p not yet adjusted; `p_exact` for roles."""
     changes: dict[str, dict[str, Any]] = {}
-    for after, before, has_twin in comparisons:
+    for after, before in comparisons:
         if after not in stages or before not in stages:
             continue
         later, earlier = stages[after], stages[before]
-        for mode in MODES if has_twin and later.greedy and earlier.greedy else MODES[:1]:
-            rewards = (one.column("reward", mode) for one in (later, earlier))
+        for mode in shared_modes([later, earlier]):
+            rewards = (column_in(one, "reward", mode) for one in (later, earlier))
             change = _measure_change(num_bootstrap, *rewards)
             if later.owner != TEAM:
-                change["p_exact"] = mcnemar_p(*(one.column("exact", mode) for one in (later, earlier)))
+                change["p_exact"] = mcnemar_p(*(column_in(one, "exact", mode) for one in (later, earlier)))
             changes[name_change(after, before, mode)] = change
     return changes
+
+
+def shared_modes(plays: Sequence[StagePlays]) -> Sequence[Mode]:
+    """Return the ways in which all of these play; a player without a model plays alike in both."""
+    is_greedy = any(one.greedy for one in plays)
+    return MODES if is_greedy and all(one.greedy or one.stage in BASELINES for one in plays) else MODES[:1]
+
+
+def column_in(plays: StagePlays, name: str, mode: Mode) -> list[Any]:
+    """Return a field of every play in one of the `shared_modes`."""
+    return plays.column(name, "sampled" if plays.stage in BASELINES else mode)
 
 
 def name_change(after: str, before: str, mode: Mode) -> str:

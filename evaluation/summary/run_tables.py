@@ -5,6 +5,7 @@ from typing import Any
 
 from evaluation.probes.diagnostics import MIN_CASES, OCCASIONS
 from evaluation.scoring.outcomes import TEAM
+from evaluation.summary.details import is_on_front
 from evaluation.summary.tables import (
     BASELINE_TITLES,
     STAGE_TITLES,
@@ -265,6 +266,7 @@ def detail_tables(details: Tree) -> list[PlainTable]:
     newest = stages[-1]
     return [
         _process_table(details),
+        _words_table(details),
         _offer_table(details, newest),
         *(_category_table(details, category, newest) for category in ("difficulty", "sector")),
     ]
@@ -296,6 +298,27 @@ def _process_table(details: Tree) -> PlainTable:
         rows,
         "well formed, cut off, escalated and exact (the optimum) are shares",
         num_names=2,
+    )
+
+
+def _words_table(details: Tree) -> PlainTable:
+    """Every team's reward beside its contexts and tokens."""
+    section = details.get(TEAM, {})
+    found = {stage: section[stage]["sampled"]["words"] for stage in list_stages([section], TEAM_TITLES)}
+    return PlainTable(
+        "Team reward and the words that it takes",
+        ("team", "team reward R", "largest context", "tokens in sequence", "tokens of all", "on the front"),
+        [
+            (
+                team_title(stage),
+                short(one["reward"]),
+                *(f"{one[name]:.0f}" for name in ("context", "sequential", "tokens")),
+                "yes" if is_on_front(one, found.values()) else "no",
+            )
+            for stage, one in found.items()
+        ],
+        "sampled plays; largest context: of one agent, in tokens; in sequence: reports side by side, then"
+        " ReconcileGPT, then votes side by side; on the front: no other team earns as much with as few words",
     )
 
 

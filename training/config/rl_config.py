@@ -180,6 +180,8 @@ class MarlCreditConfig(CreditConfig):
 
     scheme: Literal["shared", "cross_valued", "shapley"] = "cross_valued"
     """Scheme from team reward to each role's score; training/rl/credit.py has a class for each."""
+    token_price: Annotated[float, Field(ge=0, le=0.1)] = 0.0
+    """Reward that every token costs which a role writes in an episode, a question too; 0: words are free."""
 
 
 class MarlGuardsConfig(GuardsConfig):

@@ -25,6 +25,7 @@ from simulator.reward import TeamRewardWeights, combine_parts, list_right_votes
 from training.learner.rows import TrainingRow, make_row, make_tail_row, share_between_plans, spread_over_plans
 from training.rl.records import (
     GroupAdvantages,
+    ScoredEpisode,
     ScoredGroup,
     ScoredReportSet,
     SetAdvantages,
@@ -72,24 +73,16 @@ def _specialist_rows(
     if not advantages.episodes:
         yield make_row(trajectory, advantages.report)
         return
-    num_turns = count_turns_to(trajectory, first.reports[role])
+    num_turns = trajectory.count_turns_to(first.reports[role])
     of_first, *of_others = advantages.episodes
     num_voted = len(trajectory.turns)
     if report_set.first.plans is not None:
         vote = first.votes.get(role)  # none by a seat that was not asked
-        num_voted = num_turns if vote is None else count_turns_to(trajectory, vote, after=num_turns)
+        num_voted = num_turns if vote is None else trajectory.count_turns_to(vote, after=num_turns)
     by_turn = [advantages.report] * num_turns + [of_first] * (num_voted - num_turns)
     yield _credit_turns(make_row(trajectory, advantages.report), trajectory, by_turn)
     for scored, advantage in zip(report_set.scored[1:], of_others, strict=False):
         yield make_tail_row(scored.episode.trajectories[role], advantage, first_turn=num_turns)
-
-
-def count_turns_to(trajectory: Trajectory, text: str, *, after: int = 0) -> int:
-    """Number of turns to the first that says `text`, counted with it and not before `after`; else all."""
-    for number, turn in enumerate(trajectory.turns[after:], start=after + 1):
-        if turn.text == text:
-            return number
-    return len(trajectory.turns)
 
 
 def _credit_turns(row: TrainingRow, trajectory: Trajectory, by_turn: Sequence[float]) -> TrainingRow:
@@ -375,6 +368,7 @@ class CreditAssigner:
     votes: Literal["report", "decision", "alone"]  # what a vote is credited for: see `_vote_advantages`
     weights: TeamRewardWeights  # that votes alone are scored by
     pools_decisions: bool = False  # whether ReconcileGPT's decisions are compared over all sets of a scenario
+    token_price: float = 0.0  # taken from a score for every token that the role wrote in the episode
     total: Total = list  # over all ranks
 
     def assign(self, roles: Sequence[str], groups: Sequence[ScoredGroup]) -> dict[str, list[GroupAdvantages]]:
@@ -395,7 +389,7 @@ class CreditAssigner:
     def _of_specialist(
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages
     ) -> list[GroupAdvantages]:
-        reports = self._estimate([self.scheme.specialist_scores(role, group.report_sets) for group in groups])
+        reports = self._estimate([self._score_reports(role, group.report_sets) for group in groups])
         votes = self._vote_advantages(role, groups, decisions)
         return [
             tuple(
@@ -404,6 +398,17 @@ class CreditAssigner:
             )
             for of_reports, of_votes in zip(reports, votes, strict=True)
         ]
+
+    def _score_reports(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
+        scores = self.scheme.specialist_scores(role, report_sets)
+        return self._less_words(role, scores, [report_set.first for report_set in report_sets])
+
+    def _less_words(self, role: str, scores: Sequence[float], scored: Sequence[ScoredEpisode]) -> list[float]:
+        """The scores less the price of what the role wrote in each episode."""
+        if not self.token_price:
+            return list(scores)
+        sizes = [one.episode.trajectories[role].num_own for one in scored]
+        return [score - self.token_price * size for score, size in zip(scores, sizes, strict=True)]
 
     def _vote_advantages(
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages
@@ -419,7 +424,10 @@ class CreditAssigner:
 
     def _decision_advantages(self, groups: Sequence[ScoredGroup]) -> VoteAdvantages:
         """Advantage of every decision, by group and set of reports."""
-        sets = [[one.rewards for one in group.report_sets] for group in groups]
+        sets = [
+            [self._less_words(RECONCILER, one.rewards, one.scored) for one in group.report_sets]
+            for group in groups
+        ]
         compared = (
             [[reward for rewards in of_group for reward in rewards] for of_group in sets]
             if self.pools_decisions

@@ -53,7 +53,7 @@ def test_the_page_is_well_formed_and_needs_nothing_from_outside(page: str) -> No
 
 def test_every_chart_has_a_description_with_its_numbers(page: str) -> None:
     alts = [image["alt"] or "" for image in Page(page).named("img")]
-    assert len(alts) == 1 + len(ROLES) + 7
+    assert len(alts) == 2 + len(ROLES) + 7
     assert all(len(alt) > 60 and alt.endswith(".") for alt in alts)
     assert any("experts of mixed habits" in alt and "n = 40" in alt for alt in alts)
     assert any("SFT: loss" in alt and "CTO from 1 to 2.06e-09 over 20 steps" in alt for alt in alts)

@@ -12,12 +12,13 @@ from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
 from evaluation.probes.diagnostics import Finding, read_diagnostics, write_diagnostics
+from evaluation.report.charts import words_chart
 from evaluation.report.page import render_report, results_page, write_results_page
-from evaluation.scoring.outcomes import StagePlays
+from evaluation.scoring.outcomes import StagePlays, TeamOutcome
 from evaluation.summary.comparison import read_seed_comparison, write_seed_comparison
 from evaluation.summary.details import build_details
 from evaluation.summary.run_summary import combine_seeds, write_summary
-from evaluation.summary.run_tables import finding_rows
+from evaluation.summary.run_tables import detail_tables, finding_rows
 from evaluation.summary.tables import short_change
 from roles.errors import UserError
 
@@ -163,3 +164,34 @@ def test_a_damaged_file_is_named_with_its_remedy(run: Path) -> None:
 def test_the_report_verb_wants_evaluated_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 2
     assert "no run in" in capsys.readouterr().err
+
+
+def words(reward: float, context: int, sequential: int, tokens: int) -> TeamOutcome:
+    played = replace(team_outcome({"cto": 1}), reward=reward, context=context)
+    return replace(played, sequential=sequential, tokens=tokens)
+
+
+def test_the_front_of_reward_and_words_is_in_the_table_and_in_the_chart() -> None:
+    """One agent earns as much with longer contexts; SFT takes fewest tokens; GRPO is worse than both."""
+    plays = [
+        StagePlays(owner="team", stage=stage, sampled=[play, replace(play, context=play.context - 20)])
+        for stage, play in (
+            ("sft", words(0.5, 100, 30, 90)),
+            ("grpo", words(0.5, 100, 31, 90)),
+            ("marl", words(0.75, 110, 40, 99)),
+            ("single_grpo", words(0.75, 400, 80, 99)),
+        )
+    ]
+    plays.append(StagePlays(owner="cto", stage="marl", sampled=[outcome(1)]))
+    details = build_details(plays, num_bootstrap=10)
+    (table,) = [one for one in detail_tables(details) if one.title.startswith("Team reward and the words")]
+    assert list(table.rows) == [
+        ("SFT", ".50", "100", "30", "90", "yes"),
+        ("GRPO", ".50", "100", "31", "90", "no"),
+        ("MARL", ".75", "110", "40", "99", "yes"),
+        ("single agent that sees all, GRPO", ".75", "400", "80", "99", "no"),
+    ]
+    chart = words_chart(details)
+    assert chart is not None
+    assert "MARL, 40 in sequence, 99 in all: 0.75 at 110; single agent" in chart.alt
+    assert words_chart({}) is None

@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks.joint.team_plays import compare, describe, find_fault, is_honest, value_of_best
 from evaluation.scoring.baselines import expert_episode
-from evaluation.scoring.outcomes import TeamOutcome, describe_episode
+from evaluation.scoring.outcomes import TeamOutcome, count_sequential, describe_episode
 from evaluation.scoring.team_players import BEST_HABITS
 from scenarios.team import TeamScenario, generate
+from simulator.records import Episode, Question, Trajectory, Turn
 from simulator.reward import TeamRewardWeights, score_episode
 
 SEAT = "cto"
@@ -61,3 +62,48 @@ def test_changes_are_paired_on_the_cases_of_both_files(capsys: pytest.CaptureFix
     assert "a.jsonl: 2 cases" in said
     assert f"{2 * len(first.seats)} of {2 * len(first.seats)} reports: none" in said
     assert "on 1 cases, -0.500 [-0.500, -0.500]" in said
+
+
+def speak(role: str, *said: tuple[str, int]) -> Trajectory:
+    """A trajectory whose turns say these texts in so many tokens, each after two tokens of prompt."""
+    turns = tuple(
+        Turn(
+            context_ids=(1, 2),
+            completion_ids=(3,) * size,
+            logprobs=(0.0,) * size,
+            finish_reason="stop",
+            text=text,
+            policy_version="",
+        )
+        for text, size in said
+    )
+    return Trajectory(
+        role=role,
+        session="",
+        turns=turns,
+        num_tool_calls=0,
+        num_valid_tool_calls=0,
+        ended_by="answer",
+        final_text=said[-1][0],
+    )
+
+
+def test_tokens_in_sequence_are_those_that_wait_for_each_other() -> None:
+    """Reports side by side (a call of a tool is part of one), ask, reply, decision, votes side by side."""
+    paths = {
+        "cto": speak("cto", ("call", 4), ("report 1", 10), ("reply", 6), ("accept", 2)),
+        "coo": speak("coo", ("report 2", 12), ("object, since it breaks a limit", 7)),
+        "reconcile": speak("reconcile", ("ask", 3), ("decision", 5)),
+    }
+    episode = Episode(
+        scenario_key="",
+        index_in_group=0,
+        trajectories=paths,
+        reports={"cto": "report 1", "coo": "report 2"},
+        decision="decision",
+        votes={"cto": "accept", "coo": "object, since it breaks a limit"},
+        asked=(Question(ask="ask", reply="reply"),),
+    )
+    assert count_sequential(episode) == 14 + (3 + 6 + 5) + 7
+    alone = replace(episode, trajectories={"single": speak("single", ("call", 4), ("all", 30))}, asked=())
+    assert count_sequential(alone) == 34  # a single agent writes all by itself

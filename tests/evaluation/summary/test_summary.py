@@ -100,10 +100,12 @@ def test_changes_are_paired_by_scenario() -> None:
     assert change["mean"] == pytest.approx(0.15)
     assert change["high"] - change["low"] < 0.06  # unpaired it would be twice as wide and more
     assert list(summary["roles"]["cto"]["paired"]) == [
-        "sft-untrained", "grpo-sft", "grpo-sft_greedy", "marl-grpo", "marl-grpo_greedy",
-        "marl-heuristic",
+        "sft-untrained", "sft-untrained_greedy", "grpo-sft", "grpo-sft_greedy", "marl-grpo",
+        "marl-grpo_greedy", "marl-heuristic", "marl-heuristic_greedy",
     ]  # fmt: skip
-    assert list(summary["team"]["paired"]) == ["marl-grpo", "marl-grpo_greedy", "marl-oracle_common"]
+    assert list(summary["team"]["paired"]) == [
+        "marl-grpo", "marl-grpo_greedy", "marl-oracle_common", "marl-oracle_common_greedy",
+    ]  # fmt: skip
 
 
 def test_p_values_are_corrected_over_the_roles() -> None:

@@ -69,6 +69,8 @@ def team_outcome(
         funded=list(funded),
         turns=9,
         tokens=99,
+        sequential=40,
+        context=120,
         reports={"cto": "x", "risk": "y"},
         decision="",
         votes={},

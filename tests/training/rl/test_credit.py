@@ -2,13 +2,15 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from simulator.records import Episode
-from simulator.reward import TeamVerdict
-from training.rl.credit import SCHEMES, centre, dr_grpo
-from training.rl.records import ScoredEpisode, ScoredReportSet
+from scenarios.team import generate
+from simulator.records import Episode, Trajectory, Turn
+from simulator.reward import TeamRewardWeights, TeamVerdict
+from training.rl.credit import SCHEMES, CreditAssigner, Shared, centre, dr_grpo
+from training.rl.records import ScoredEpisode, ScoredGroup, ScoredReportSet
 
 UNSPOKEN = Episode(scenario_key="", index_in_group=0, trajectories={}, reports={}, decision="", votes={})
 
@@ -118,3 +120,65 @@ def test_the_order_of_the_sets_does_not_matter(name: str) -> None:
     straight = advantages(name, "cto", make(list(range(6))))
     assert advantages(name, "cto", make(order)) == pytest.approx([straight[i] for i in order])
     assert len(set(straight)) == 6
+
+
+def write_tokens(role: str, count: int) -> Trajectory:
+    """A trajectory of one turn with this many sampled tokens, after a prompt of three."""
+    turn = Turn(
+        context_ids=(1, 2, 3),
+        completion_ids=(4,) * count,
+        logprobs=(0.0,) * count,
+        finish_reason="stop",
+        text="",
+        policy_version="",
+    )
+    return Trajectory(
+        role=role,
+        session="",
+        turns=(turn,),
+        num_tool_calls=0,
+        num_valid_tool_calls=0,
+        ended_by="answer",
+        final_text="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("price", "of_cto", "of_reconciler"),
+    [
+        (0.0, [0.0, 0.4, -0.4], [(0.3, -0.3), (0.1, -0.1), (-0.1, 0.1)]),
+        # The CTO wrote 10, 20 and 30 tokens, ReconcileGPT 5 in the first decision of a set, 15 in the other
+        (0.01, [0.1, 0.4, -0.5], [(0.35, -0.35), (0.15, -0.15), (-0.05, 0.05)]),
+    ],
+)
+def test_words_with_a_price_lower_the_scores_of_who_wrote_them(
+    price: float, of_cto: list[float], of_reconciler: list[tuple[float, float]]
+) -> None:
+    sets = []
+    for rewards, count in zip(REWARDS, (10, 20, 30), strict=True):
+        scored = [
+            replace(
+                one,
+                episode=replace(
+                    UNSPOKEN,
+                    trajectories={
+                        "cto": write_tokens("cto", count),
+                        "reconcile": write_tokens("reconcile", own),
+                    },
+                ),
+            )
+            for one, own in zip(make_set(rewards).scored, (5, 15), strict=True)
+        ]
+        sets.append(ScoredReportSet(scored=tuple(scored)))
+    credit = CreditAssigner(
+        scheme=Shared(),
+        estimator=dr_grpo,
+        votes="report",
+        weights=TeamRewardWeights(),
+        token_price=price,
+    )
+    group = ScoredGroup(scenario=generate("train", 0, 0, 1), report_sets=tuple(sets))
+    found = credit.assign(["cto", "reconcile"], [group])
+    assert [one.report for one in found["cto"][0]] == pytest.approx(of_cto)
+    for one, wanted in zip(found["reconcile"][0], of_reconciler, strict=True):
+        assert one.episodes == pytest.approx(wanted)

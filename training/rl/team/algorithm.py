@@ -104,6 +104,9 @@ def step_metrics(
     }
     for role, score in own_scores(groups).items():
         metrics[f"own_score/{role}"] = score
+    for role in rows:
+        paths = [one.first.episode.trajectories[role] for one in sets]
+        metrics[f"own_tokens/{role}"] = statistics.fmean(path.num_own for path in paths)
     metrics |= team_behaviour(
         (group.scenario, one.first.episode) for group in groups for one in group.report_sets
     )
@@ -293,6 +296,7 @@ def make_team_learner(
             votes="decision" if config.rounds >= 2 and not is_governed else votes,
             weights=reward_weights,
             pools_decisions=is_governed,
+            token_price=config.credit.token_price,
             total=ranks.sum,
         ),
         monitor=TeamMonitor(ranks),
