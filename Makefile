@@ -16,7 +16,7 @@ DOCS_STAMP := .venv-docs/.installed-$(shell cat constraints.txt | cksum | cut -d
 # Processes that may not keep what they compiled compile it anew, each of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: interop setup docs demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
+.PHONY: interop setup docs demo gpu-demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
 
 setup: $(STAMP)
 
@@ -60,6 +60,10 @@ interop: setup
 
 demo: setup
 	$(BIN)/emads demo
+
+# The demo with a larger model, for one GPU; called again it goes on where it stopped.
+gpu-demo: setup
+	$(BIN)/emads demo runs/one-gpu $(if $(wildcard runs/one-gpu/config.yaml),--resume,--config configs/one-gpu.yaml)
 
 # Every stage of the demo in under three minutes, too small for its gates.
 quick: setup

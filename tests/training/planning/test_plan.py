@@ -279,6 +279,7 @@ def test_a_joint_step_holds_every_transcript_as_wide_as_the_widest() -> None:
 GPU_CONFIGS = {
     "marl/1xa100": 1, "marl/4xa100": 4, "marl/8xa100": 8, "marl/2node": 16,
     "schedules/smollm2": 1, "schedules/qwen2.5-3b-a100": 1, "schedules/qwen2.5-7b-fsdp": 8,
+    "one-gpu": 1,
 }  # fmt: skip
 
 
@@ -288,7 +289,7 @@ def test_a_config_for_gpus_fits_them(name: str, ranks: int) -> None:
         str(path.relative_to("configs").with_suffix(""))
         for folder in ("marl", "schedules")
         for path in Path("configs", folder).glob("*.yaml")
-    }
+    } | {"one-gpu"}
     told = show_plan(load_config(Path(f"configs/{name}.yaml")), "a100", ranks, None, None)
     assert "does not fit" not in told, told
 
