@@ -157,7 +157,8 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
             assert 0 <= score["low"] <= score["mean"] <= score["high"] <= 1
             assert 0 <= score["greedy"] <= 1
         assert set(stages_of_role["paired"]) == {
-            "grpo-sft", "grpo-sft_greedy", "marl-grpo", "marl-grpo_greedy", "marl-heuristic",
+            "grpo-sft", "grpo-sft_greedy", "marl-grpo", "marl-grpo_greedy",
+            "marl-heuristic", "marl-heuristic_greedy",
         }  # fmt: skip
         assert stages_of_role["oracle"]["mean"] == 1.0
     baselines = {
