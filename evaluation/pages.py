@@ -20,7 +20,6 @@ PALETTE = {
     "grpo": "#0072b2",
     "corrections": "#009e73",
     "dpo": "#cc79a7",
-    "kto": "#e69f00",
     "ppo": "#b07d00",
     "marl": "#d55e00",
 }

@@ -38,8 +38,8 @@ from training.stages.from_config import make_chat
 from training.stages.table import train_stage
 
 SOURCE = "sft"
-WAYS = ("start", "corrections", "dpo", "kto", "reward+grpo", "reward+ppo")
-LABELS: Mapping[str, Kind] = {"corrections": "correction", "kto": "verdict"}
+WAYS = ("start", "corrections", "dpo", "reward+grpo", "reward+ppo")
+LABELS: Mapping[str, Kind] = {"corrections": "correction"}
 SETTINGS: Mapping[
     str, tuple[str, ...]
 ] = {  # found on validation cases of seed 0; defaults suit larger models

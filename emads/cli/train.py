@@ -25,7 +25,7 @@ from emads.seats import STAGES
 from roles.errors import UserError, unknown
 
 DEMO_CONFIG = Path(__file__).parents[1] / "demo.yaml"
-LABEL_STAGES = ("corrections", "dpo", "kto", "reward", "ppo")
+LABEL_STAGES = ("corrections", "dpo", "reward", "ppo")
 TASKS = "tasks"
 
 
@@ -35,7 +35,7 @@ def train(
         typer.Argument(
             metavar="STAGE",
             help="base; sft, grpo (roles alone); marl (the team); tasks (a solver);"
-            " corrections, dpo, kto, reward, ppo (on labels of reviewers).",
+            " corrections, dpo, reward, ppo (on labels of reviewers).",
         ),
     ],
     run: RunArgument,

@@ -123,7 +123,7 @@ def train_on_labels(
     *,
     resume: bool = False,
 ) -> None:
-    """Train roles on labels: corrections, dpo, kto, reward or ppo; a policy is then played on sealed cases.
+    """Train roles on labels: corrections, dpo, reward or ppo; a policy is then played on sealed cases.
 
     Raises:
         UserError: no labels, or others than the stage began with.

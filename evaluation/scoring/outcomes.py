@@ -31,7 +31,7 @@ MODES: tuple[Mode, ...] = ("sampled", "greedy")
 TEAM = "team"  # owner of the episodes of a whole team
 FOLDER = Path("scores") / "outcomes"  # in a run's folder
 REPEATS_FOLDER = "repeats"  # in FOLDER: further plays of the team's first cases
-FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
+FEEDBACK_STAGES = ("corrections", "dpo", "ppo")  # that learn from labels
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 

@@ -29,7 +29,6 @@ TRAINED_TITLES = {
     "grpo": "GRPO",
     "corrections": "corrections",
     "dpo": "DPO",
-    "kto": "KTO",
     "ppo": "PPO",
     "marl": "MARL",
 }

@@ -17,7 +17,7 @@ from simulator.records import Episode
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import team_scenario
 from training.feedback.labels import QUEUE_FILE, read_queue
-from training.feedback.rows import verdict_rows
+from training.feedback.rows import encode_answer
 from training.models.weights import load_team
 from training.runs.run_errors import OUT_OF_MEMORY
 from training.runs.run_folder import Run
@@ -111,8 +111,9 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
         assert len(item.answers) == 1 or item.answers[1][-1].content != own.content
         assert "optimum" not in item.model_dump_json()
         assert item.correct("{}", "ann").answer[-1].token_ids == own.token_ids
-        (row,) = verdict_rows([item.judge(True, "ann")], chat)
-        assert row.row.token_ids[-len(own.token_ids) :] == own.token_ids
+        label = item.judge(True, "ann")
+        row = encode_answer(label, label.answer, chat, written_only=False)
+        assert row.token_ids[-len(own.token_ids) :] == own.token_ids
 
 
 @pytest.mark.parametrize(

@@ -28,22 +28,17 @@ class CorrectionsConfig(FeedbackConfig):
     """Peak rate of AdamW."""
 
 
-class PreferenceConfig(FeedbackConfig):
-    """Preference learning, by DPO on comparisons or KTO on verdicts."""
+class DpoConfig(FeedbackConfig):
+    """DPO on comparisons."""
 
     epochs: PositiveCount = 3
     """Passes over the labels."""
     batch_size: GroupSize = 16
-    """Labels per optimizer step, 2 or more: KTO estimates the KL divergence within a batch."""
+    """Labels per optimizer step."""
     learning_rate: Rate = 1e-4
     """Peak rate of AdamW."""
     beta: Annotated[float, Field(gt=0)] = 0.1
     """Weight of the KL divergence to the weights before this stage."""
-
-
-class DpoConfig(PreferenceConfig):
-    """DPO on comparisons."""
-
     sft_weight: Weight = 0.0
     """Weight of SFT on the preferred answers, by its loss per token: DPO alone may lower both answers."""
 
@@ -96,7 +91,6 @@ class PpoConfig(FeedbackConfig):
 FEEDBACK_CONFIGS: dict[str, type[FeedbackConfig]] = {
     "corrections": CorrectionsConfig,
     "dpo": DpoConfig,
-    "kto": PreferenceConfig,
     "reward": RewardModelConfig,
     "ppo": PpoConfig,
 }

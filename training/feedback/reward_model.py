@@ -33,7 +33,7 @@ def build_reward_model(run: Run, source: str, role: str) -> tuple[PreTrainedMode
     if run.config.model.adapter != "none":
         raise UserError(
             f"model.adapter {run.config.model.adapter!r}: reward models are trained on whole weights so far;"
-            " use dpo or kto, or a run with model.adapter=none"
+            " use dpo, or a run with model.adapter=none"
         )
     _, tokenizer = load_weights(run, source, role)
     model = _load(find_weights(run, source, role), tokenizer)

@@ -41,14 +41,6 @@ class PreferenceRow:
     rejected: TokenRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictRow:
-    """A row and whether it was approved. Example: VerdictRow(row=row, approved=True)"""
-
-    row: TokenRow
-    approved: bool
-
-
 def read_transcript(
     trajectory: Trajectory,
     chat: HFChat,
@@ -132,15 +124,6 @@ def preference_rows(labels: Iterable[Label], chat: HFChat) -> list[PreferenceRow
         better, worse = (encode_answer(label, answer, chat, written_only=False) for answer in answers)
         found.append(PreferenceRow(chosen=better, rejected=worse))
     return found
-
-
-def verdict_rows(labels: Iterable[Label], chat: HFChat) -> list[VerdictRow]:
-    """One row per verdict."""
-    return [
-        VerdictRow(row=encode_answer(label, label.answer, chat, written_only=False), approved=label.approved)
-        for label in labels
-        if isinstance(label, VerdictLabel)
-    ]
 
 
 def split_rows(

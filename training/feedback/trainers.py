@@ -1,13 +1,12 @@
-"""DPO, KTO and reward models: TRL's trainers on rows of exact token ids, with our checkpoints.
+"""DPO and reward models: TRL's trainers on rows of exact token ids, with our checkpoints.
 
 TRL owns losses and optimizer. What it would do to texts (templates, tokens, truncation) is left out: rows
 come tokenised, and their masks say which tokens count. Log-probabilities of the weights before the stage are
 computed once, before the first step.
-Sources: arXiv:2305.18290 (DPO), arXiv:2404.19733 (SFT beside it), arXiv:2402.01306 (KTO).
+Sources: arXiv:2305.18290 (DPO), arXiv:2404.19733 (SFT beside it).
 """
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
-from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer
+from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
-from training.config.feedback_config import DpoConfig, PreferenceConfig, RewardModelConfig
+from training.config.feedback_config import DpoConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
-from training.feedback.rows import PreferenceRow, VerdictRow
+from training.feedback.rows import PreferenceRow
 from training.learner.token_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer, device_options
 from training.roles.sft import OnStep, StepReporter
@@ -43,10 +42,6 @@ class _ReadyRows(ResumableTrainer):
 
 
 class ResumableDpoTrainer(_ReadyRows, DPOTrainer):
-    """TRL's trainer with our rows and checkpoints."""
-
-
-class ResumableKtoTrainer(_ReadyRows, KTOTrainer):
     """TRL's trainer with our rows and checkpoints."""
 
 
@@ -104,53 +99,6 @@ def run_dpo(
         **_common(config, len(rows), site),
     )
     return _train(ResumableDpoTrainer, model, tokenizer, args, examples, site, data_collator=collate)
-
-
-def run_kto(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: Sequence[VerdictRow],
-    config: PreferenceConfig,
-    site: TrainingSite,
-) -> int:
-    """Train `model` in place by KTO on verdicts; returns the number of steps.
-
-    Approved and rejected answers weigh the same in all. The KL divergence is estimated, as in TRL, on each
-    prompt with the answer to the prompt before it in its batch; a batch of one would have its own.
-
-    Raises:
-        ValueError: no rows.
-    """
-    rows = random.Random(f"kto/{site.seed}").sample(rows, len(rows))
-    others = _rotate_in_batches([row.row for row in rows], config.batch_size)
-    matched, mismatched = sum_logprobs(model, [row.row for row in rows]), sum_logprobs(model, others)
-    examples = [
-        {**_columns("own", row.row), **_columns("other", other), "label": row.approved, "ref": [one, two]}
-        for row, other, one, two in zip(rows, others, matched, mismatched, strict=True)
-    ]
-
-    def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
-        own, other = (_pad(_pairs(examples, side)) for side in ("own", "other"))
-        references = torch.tensor([one["ref"] for one in examples])
-        return {
-            **own,
-            **{f"KL_{name}": value for name, value in other.items()},
-            "ref_logps": references[:, 0],
-            "ref_KL_logps": references[:, 1],
-            "label": torch.tensor([one["label"] for one in examples]),
-        }
-
-    num_approved = sum(row.approved for row in rows)
-    num_rejected = len(rows) - num_approved
-    most = max(num_approved, num_rejected)
-    args = KTOConfig(
-        beta=config.beta,
-        desirable_weight=most / max(1, num_approved),
-        undesirable_weight=most / max(1, num_rejected),
-        precompute_ref_log_probs=True,
-        **_common(config, len(rows), site),
-    )
-    return _train(ResumableKtoTrainer, model, tokenizer, args, examples, site, data_collator=collate)
 
 
 def run_reward_model(
@@ -214,27 +162,8 @@ def _pad(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch
     }
 
 
-def _rotate_in_batches(rows: Sequence[TokenRow], batch_size: int) -> list[TokenRow]:
-    """Each row's prompt with the answer of the row before it in its batch."""
-    found = []
-    for start in range(0, len(rows), batch_size):
-        batch = rows[start : start + batch_size]
-        found += [_with_answer(row, batch[place - 1]) for place, row in enumerate(batch)]
-    return found
-
-
-def _with_answer(row: TokenRow, other: TokenRow) -> TokenRow:
-    own, start = row.loss_mask.index(1), other.loss_mask.index(1)
-    return TokenRow(
-        token_ids=(*row.token_ids[:own], *other.token_ids[start:]),
-        loss_mask=(*row.loss_mask[:own], *other.loss_mask[start:]),
-    )
-
-
-def _common(
-    config: PreferenceConfig | RewardModelConfig, num_rows: int, site: TrainingSite
-) -> Mapping[str, Any]:
-    """Arguments that all three trainers share."""
+def _common(config: DpoConfig | RewardModelConfig, num_rows: int, site: TrainingSite) -> Mapping[str, Any]:
+    """Arguments that both trainers share."""
     return {
         "output_dir": str(site.output_dir),
         "max_steps": count_steps(num_rows, config.batch_size, config.epochs),

@@ -1,4 +1,4 @@
-"""The stages that learn from labels: corrections, dpo, kto, reward and ppo of one role.
+"""The stages that learn from labels: corrections, dpo, reward and ppo of one role.
 
 Labels and settings of a stage are copied into the run when it begins (RUN/feedback/STAGE/ROLE), so that
 `--resume` needs nothing else. Weights, checkpoints and evaluation are those of every stage.
@@ -26,14 +26,13 @@ from training.config.feedback_config import (
     DpoConfig,
     FeedbackConfig,
     PpoConfig,
-    PreferenceConfig,
     RewardModelConfig,
 )
 from training.config.run_config import FIRST_GRPO_INDEX
 from training.feedback.labels import Label, read_labels, resolve_labels
 from training.feedback.reward_model import RewardModel, build_reward_model
-from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows
-from training.feedback.trainers import TrainingSite, count_steps, run_dpo, run_kto, run_reward_model
+from training.feedback.rows import correction_rows, preference_rows, split_rows
+from training.feedback.trainers import TrainingSite, count_steps, run_dpo, run_reward_model
 from training.models.adapters import owner_of
 from training.models.weights import copy_weights, finish_stage, load_trainable
 from training.runs.resume import StageCheckpoints
@@ -120,22 +119,14 @@ def train_corrections(run: Run, owner: str) -> None:
     train_on_rows(changed, "corrections", role, model, tokenizer, rows, [], start=start, max_steps=steps)
 
 
-def train_preferences(run: Run, owner: str, stage: str) -> None:
-    """DPO of one role on comparisons, or KTO on verdicts."""
-    kind: type[PreferenceConfig] = DpoConfig if stage == "dpo" else PreferenceConfig
-    role, settings = owner, _read_settings(run, stage, owner, kind)
+def train_dpo(run: Run, owner: str) -> None:
+    """DPO of one role on comparisons."""
+    role, settings = owner, _read_settings(run, "dpo", owner, DpoConfig)
     model, tokenizer = load_trainable(run, settings.source, role)
-    labels, chat = _read_resolved(run, stage, role), make_chat(tokenizer, run.config)
-    with _publishing(run, stage, role, settings, model, tokenizer) as (site, payload):
-        if isinstance(settings, DpoConfig):
-            pairs = preference_rows(labels, chat)
-            _require(pairs, "comparison", run, stage, role)
-            step, num_rows = run_dpo(model, tokenizer, pairs, settings, site), len(pairs)
-        else:
-            verdicts = verdict_rows(labels, chat)
-            _require(verdicts, "verdict", run, stage, role)
-            step, num_rows = run_kto(model, tokenizer, verdicts, settings, site), len(verdicts)
-        payload |= {"step": step, "num_rows": float(num_rows)}
+    pairs = preference_rows(_read_resolved(run, "dpo", role), make_chat(tokenizer, run.config))
+    _require(pairs, "comparison", run, "dpo", role)
+    with _publishing(run, "dpo", role, settings, model, tokenizer) as (site, payload):
+        payload |= {"step": run_dpo(model, tokenizer, pairs, settings, site), "num_rows": float(len(pairs))}
 
 
 def train_reward(run: Run, owner: str) -> None:

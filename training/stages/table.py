@@ -48,7 +48,7 @@ from training.stages.controls import (
     train_single_sft,
 )
 from training.stages.evaluation import UNTRAINED, outcomes_folder, weights_of
-from training.stages.feedback import train_corrections, train_ppo, train_preferences, train_reward
+from training.stages.feedback import train_corrections, train_dpo, train_ppo, train_reward
 from training.stages.rl import train_grpo, train_marl
 from training.stages.sft import count_control_steps, train_base, train_sft, train_sft_more
 
@@ -98,8 +98,7 @@ _TABLE = (
           sections=("grpo", "marl", "team_reward"), train=train_single_grpo,
           count_steps=lambda config, owner: count_single_grpo_steps(config), **_GRPO),
     Stage(name="corrections", train=train_corrections, **_ON_LABELS),
-    Stage(name="dpo", train=partial(train_preferences, stage="dpo"), **_ON_LABELS),
-    Stage(name="kto", train=partial(train_preferences, stage="kto"), **_ON_LABELS),
+    Stage(name="dpo", train=train_dpo, **_ON_LABELS),
     Stage(name="reward", train=train_reward, **_ON_LABELS),
     Stage(name="ppo", train=train_ppo, **_ON_LABELS),
 )  # fmt: skip

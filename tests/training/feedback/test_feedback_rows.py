@@ -18,7 +18,6 @@ from training.feedback.rows import (
     encode_answer,
     preference_rows,
     split_rows,
-    verdict_rows,
 )
 
 
@@ -31,12 +30,13 @@ def test_rows_of_sampled_answers_are_exactly_the_sampled_ids(model: Any) -> None
     chat = tiny_chat()
     plays = play(model, chat, 6)
     labels = [write("verdict", [one], chat) for one in plays]
-    rows = verdict_rows([LABEL.validate_json(one.model_dump_json()) for one in labels if one], chat)
+    read = [LABEL.validate_json(one.model_dump_json()) for one in labels if one]
+    verdicts = [label for label in read if isinstance(label, VerdictLabel)]
+    rows = [encode_answer(label, label.answer, chat, written_only=False) for label in verdicts]
     assert len({len(one.trajectory.turns) for one in plays}) >= 1
     for one, row in zip(plays, rows, strict=True):
-        assert row.row.token_ids == one.trajectory.token_ids
-        assert row.row.loss_mask == one.trajectory.loss_mask
-        assert not row.approved
+        assert row.token_ids == one.trajectory.token_ids
+        assert row.loss_mask == one.trajectory.loss_mask
 
 
 def test_tool_output_is_in_the_row_and_not_in_the_loss(model: Any) -> None:

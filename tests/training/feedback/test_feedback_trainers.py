@@ -1,4 +1,4 @@
-"""DPO, KTO, reward models and PPO on real trainer steps: numbers by hand at the start, and what they move."""
+"""DPO, reward models and PPO on real trainer steps: numbers by hand at the start, and what they move."""
 
 import math
 import statistics
@@ -13,15 +13,13 @@ from tiny_models import DIFFICULTIES, small_model, tiny_chat, tiny_tokenizer
 from transformers import AutoModelForSequenceClassification
 
 from scenarios.registry import families
-from training.config.feedback_config import DpoConfig, PpoConfig, PreferenceConfig, RewardModelConfig
+from training.config.feedback_config import DpoConfig, PpoConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow, role_scenario
 from training.feedback.reward_model import RewardModel
-from training.feedback.rows import PreferenceRow, preference_rows, verdict_rows
+from training.feedback.rows import PreferenceRow, preference_rows
 from training.feedback.trainers import (
     TrainingSite,
-    _rotate_in_batches,
     run_dpo,
-    run_kto,
     run_reward_model,
     sum_logprobs,
 )
@@ -67,35 +65,6 @@ def test_sft_beside_dpo_adds_the_loss_per_token_of_what_was_preferred(tmp_path: 
     config = DpoConfig(epochs=1, batch_size=4, sft_weight=2.0)
     ((_, metrics),) = train(run_dpo, model, rows, config, tmp_path)
     assert metrics["loss"] == pytest.approx(math.log(2) + 2 * per_token, rel=1e-4)
-
-
-def test_kto_begins_at_one_half_and_tells_approved_from_rejected(tmp_path: Path) -> None:
-    model = small_model(scale=0.5)
-    rows = verdict_rows(draw_labels(model, tiny_chat(), 8), tiny_chat())
-    approved = [row.row for row in rows if row.approved]
-    rejected = [row.row for row in rows if not row.approved]
-    before = sum_logprobs(model, approved), sum_logprobs(model, rejected)
-    config = PreferenceConfig(epochs=8, batch_size=4, learning_rate=3e-3, beta=0.5)
-    log = train(run_kto, model, rows, config, tmp_path)
-    # 1 - sigmoid(0) for every row, times the weights that balance the two kinds
-    weights = [max(len(approved), len(rejected)) / len(kind) for kind in (approved, rejected)]
-    assert 0.5 * min(weights) - 1e-3 <= log[0][1]["loss"] <= 0.5 * max(weights) + 1e-3
-    moved = [
-        sum(sum_logprobs(model, kind)) / len(kind) - sum(then) / len(then)
-        for kind, then in zip((approved, rejected), before, strict=True)
-    ]
-    assert moved[0] > moved[1] + 1
-
-
-def test_kl_answers_go_round_within_a_batch() -> None:
-    rows = [TokenRow(token_ids=(n, 10 + n), loss_mask=(0, 1)) for n in range(5)]
-    assert [row.token_ids for row in _rotate_in_batches(rows, 3)] == [
-        (0, 12),
-        (1, 10),
-        (2, 11),
-        (3, 14),
-        (4, 13),
-    ]
 
 
 def sides(row: PreferenceRow) -> list[tuple[int, ...]]:

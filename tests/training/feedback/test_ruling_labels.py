@@ -25,7 +25,7 @@ from simulator.governance.runner import open_services, play_governed
 from simulator.graph.seating import Seating
 from training.config.run_config import RunConfig
 from training.feedback.labels import Correction, Label, Provenance, VerdictLabel, read_labels
-from training.feedback.rows import correction_rows, label_rulings, verdict_rows
+from training.feedback.rows import correction_rows, encode_answer, label_rulings
 
 CASES = draw_cases(3)
 PROVENANCE = Provenance(run="demo", weights="marl", style="short", source="gate")
@@ -104,8 +104,8 @@ def test_approvals_and_rejections_are_verdicts_and_edits_corrections_token_for_t
     assert f'"option": "{chosen["option"]}"' in correction.corrected[-1].content
     assert all(f'"{label}"' in correction.corrected[-1].content for label in fund[0])
     turns = records[0].episode.trajectories[RECONCILER].turns[: draft.num_turns]
-    (row,) = verdict_rows([verdict], tiny_chat())
-    assert row.row.token_ids == tuple(i for turn in turns for i in (*turn.context_ids, *turn.completion_ids))
+    row = encode_answer(verdict, verdict.answer, tiny_chat(), written_only=False)
+    assert row.token_ids == tuple(i for turn in turns for i in (*turn.context_ids, *turn.completion_ids))
     (fixed,) = correction_rows([correction], tiny_chat())
     taught = tuple(i for i, bit in zip(fixed.token_ids, fixed.loss_mask, strict=True) if bit)
     assert tiny_chat().decode(taught) == correction.corrected[-1].content

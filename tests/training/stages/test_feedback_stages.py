@@ -23,11 +23,10 @@ from training.stages.from_config import make_chat
 from training.stages.table import train_stage
 
 TRAIN: dict[str, Callable[[Path], None]] = {
-    stage: partial(train_stage, name=stage, owner=ROLE)
-    for stage in ("corrections", "dpo", "kto", "reward", "ppo")
+    stage: partial(train_stage, name=stage, owner=ROLE) for stage in ("corrections", "dpo", "reward", "ppo")
 }
 SETTINGS = {
-    **{key: ["epochs=2", "batch_size=4"] for key in ("corrections", "dpo", "kto", "reward")},
+    **{key: ["epochs=2", "batch_size=4"] for key in ("corrections", "dpo", "reward")},
     "ppo": ["max_steps=4", "prompts_per_step=4"],
 }
 
@@ -105,7 +104,7 @@ def test_labels_and_settings_of_a_stage_are_kept_and_no_others_are_mixed_in(
     with pytest.raises(UserError, match="leave out --labels and --set"):
         prepare_stage(run, "dpo", ROLE, labels, [], resume=True)
     with pytest.raises(UserError, match="has not begun"):
-        prepare_stage(run, "kto", ROLE, None, [], resume=True)
+        prepare_stage(run, "corrections", ROLE, None, [], resume=True)
 
 
 @pytest.mark.parametrize(
