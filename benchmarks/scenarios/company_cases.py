@@ -19,8 +19,8 @@ from scenarios.company.domains import DOMAINS
 from scenarios.company.knapsack import list_efficient, solve_options
 from scenarios.company.optimum import (
     blind_worth,
-    can_run,
     find_optimum,
+    plan_parts,
     plan_worth,
     recheck_optimum,
     scale_worth,
@@ -57,7 +57,8 @@ def plan_value(case: CompanyCase, plan: Plan) -> float:
     """
     optimum, blind = find_optimum(case), blind_worth(case)
     assert optimum is not None
-    if not can_run(case, plan):
+    parts = plan_parts(case, plan)
+    if not all(part.keeps_limit for part in parts) or sum(part.cost for part in parts) > case.budget:
         return 0.0
     return scale_worth(plan_worth(case, plan), blind, optimum.worth)
 

@@ -65,7 +65,7 @@ def best_allocation(facts: Facts) -> Any:
 
 def best_threats(facts: Facts) -> Any:
     risks = threats.find_risks(facts)
-    found = threats.find_best(facts, risks)
+    found = threats.rank_kept(facts, threats.list_affordable(facts, risks))
     return risks, found[0][2] if found else None
 
 

@@ -117,12 +117,6 @@ def write_episode(scenario: TeamScenario, play: TablePlay, votes: Mapping[str, s
     return book_episode(scenario, reports, play.decision.model_dump_json(), votes)
 
 
-def expert_episode(scenario: TeamScenario, report_habit: str, funding_habit: str) -> Episode:
-    """Return a meeting of experts who all follow the same habits."""
-    rng = random.Random(f"experts/{scenario.key}")
-    return write_episode(scenario, play_experts(report_habit, funding_habit)(scenario, rng))
-
-
 def book_episode(
     scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
 ) -> Episode:

@@ -47,12 +47,6 @@ def plan_worth(case: CompanyCase, plan: Plan) -> int:
     return case.options[plan.option].base + sum(part.worth for part in plan_parts(case, plan))
 
 
-def can_run(case: CompanyCase, plan: Plan) -> bool:
-    """Return whether every limit holds and the budget is kept."""
-    parts = plan_parts(case, plan)
-    return all(part.keeps_limit for part in parts) and sum(part.cost for part in parts) <= case.budget
-
-
 def best_on_option(case: CompanyCase, option: str, budget: int) -> tuple[int, int, Plan] | None:
     """Worth, cost and plan of the best that can be run on one option; None where nothing can."""
     combinations = combine([list_efficient(by_option[option]) for by_option in case.parts.values()], budget)

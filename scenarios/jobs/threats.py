@@ -325,11 +325,6 @@ def list_affordable(facts: Facts, risks: Risks) -> list[tuple[int, int, int, tup
     return found
 
 
-def find_best(facts: Facts, risks: Risks) -> list[tuple[int, int, tuple[str, ...]]]:
-    """(severity left, cost, controls) of the sets that keep budget and appetite, best first."""
-    return rank_kept(facts, list_affordable(facts, risks))
-
-
 def rank_kept(
     facts: Facts, affordable: Sequence[tuple[int, int, int, tuple[str, ...]]]
 ) -> list[tuple[int, int, tuple[str, ...]]]:

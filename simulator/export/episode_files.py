@@ -4,19 +4,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from simulator.export.atomic_files import open_atomic
 from simulator.governance.record import GovernedRecord
 from simulator.records import Episode
 
 SECRET = ("interrupt_id", "expires_at_s", "request", "precedent", "features")  # of the store alone
-
-
-def episode_to_dict(episode: Episode) -> dict[str, Any]:
-    """Return the episode as plain JSON values."""
-    value: dict[str, Any] = json.loads(episode_to_json(episode))
-    return value
 
 
 def episode_to_json(episode: Episode) -> str:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
+from expert_meetings import expert_episode
 from fastapi.testclient import TestClient
 from governed_tables import CALM, yes_man
 from hypothesis import HealthCheck, given, settings
 from trial_counts import num_trials
 
 from emads.bench.card import read_card
-from evaluation.scoring.baselines import expert_episode
 from evaluation.scoring.external_tasks import read_task_folder
 from evaluation.summary.gates import read_gate_file
 from reliability.governed.cases import KEY, draw_cases, make_seating

@@ -108,12 +108,6 @@ class HFChat:
         kept = ids[:-1] if ids and ids[-1] == self.end_id else ids
         return str(self._backend.decode(list(kept), skip_special_tokens=False))
 
-    def list_opening(self, role: Role, brief: str, *, with_tools: bool) -> dict[str, Any]:
-        """Return the messages, and the tools, that a server of this model is sent for the same prompt."""
-        number, _ = self._find_opening(role, with_tools)
-        messages, tools = self._list_shapes(role, self.neutralise(brief), with_tools)[number]
-        return {"messages": messages, "tools": tools}
-
     def system_text(self, role: Role) -> str:
         """Return the system message with which this chat introduces the role."""
         return self.neutralise(f"{role.title}." if self._short else role.mandate)

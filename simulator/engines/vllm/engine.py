@@ -180,11 +180,6 @@ class VLLMEngine:
         """Calls on present versions that are neither answered nor given up."""
         return sum(served.num_in_flight for served in self._served.values())
 
-    def list_adapters(self) -> set[int]:
-        """List ids of the adapters that the engine on the base holds, for tests of eviction."""
-        assert self._base is not None
-        return self._thread.call(self._base.list_loras())
-
     async def _complete(self, request: CompletionRequest) -> Completion:
         served = self._served.get(request.policy)
         if served is None:

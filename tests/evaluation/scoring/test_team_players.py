@@ -5,10 +5,11 @@ from functools import cache
 from statistics import fmean
 
 import pytest
+from expert_meetings import expert_episode
 from fast_loop import slow_except
 
 from benchmarks.scenarios.team_tables import decide_first, follow_seat
-from evaluation.scoring.baselines import TEAM_PLAYERS, expert_episode, play_team_baselines
+from evaluation.scoring.baselines import TEAM_PLAYERS, play_team_baselines
 from evaluation.scoring.team_players import (
     BEST_HABITS,
     TablePlayer,

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from expert_meetings import expert_episode
 
 from benchmarks.joint.team_plays import compare, describe, find_fault, is_honest, value_of_best
-from evaluation.scoring.baselines import expert_episode
 from evaluation.scoring.outcomes import TeamOutcome, count_sequential, describe_episode
 from evaluation.scoring.team_players import BEST_HABITS
 from scenarios.team import TeamScenario, generate

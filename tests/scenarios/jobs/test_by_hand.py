@@ -166,7 +166,8 @@ def test_threats_are_found_rated_and_lowered() -> None:
     }
     # second factor and filter for 12: 2 x 3 + 2 x 3 + 0 x 4 = 12; patch service alone leaves 3 + 9 + 4 = 16
     assert threats.apply_controls(REGISTER, risks, ["second factor", "traffic filter"]) == (12, 12, 6)
-    assert threats.find_best(REGISTER, risks)[0] == (12, 12, ("second factor", "traffic filter"))
+    ranked = threats.rank_kept(REGISTER, threats.list_affordable(REGISTER, risks))
+    assert ranked[0] == (12, 12, ("second factor", "traffic filter"))
 
 
 def test_covered_control_counts_for_nothing_and_threats_spread() -> None:

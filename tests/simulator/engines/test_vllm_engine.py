@@ -14,6 +14,7 @@ from vllm_models import (
     Talk,
     complete,
     count_ties,
+    list_adapters,
     load_adapters,
     make_adapter,
     make_base,
@@ -143,7 +144,7 @@ def test_twenty_refreshes_answer_as_freshly_loaded_adapters_do(
         for role, folder in folders.items():
             refreshed.set_policy(role, folder, version=f"{role}@{turn}")
         answers.append(asyncio.run(complete(refreshed, talks)))
-        assert len(refreshed.list_adapters()) == 5  # old versions are gone
+        assert len(list_adapters(refreshed)) == 5  # old versions are gone
     assert refreshed.num_cached_tokens == 0  # a prompt met again under a new version is computed again
     again = asyncio.run(complete(refreshed, talks))
     assert refreshed.num_cached_tokens > 0  # but the cache is on

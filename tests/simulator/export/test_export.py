@@ -8,7 +8,7 @@ import pytest
 from episode_rows import read_episodes
 from team_tables import CHAT, SAMPLING, TEAM, draw_scenarios, oracle_engine
 
-from simulator.export.episode_files import episode_to_dict, episode_to_json, write_lines
+from simulator.export.episode_files import episode_to_json, write_lines
 from simulator.graph.runner import play_episodes
 from simulator.records import Episode
 
@@ -34,15 +34,6 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     assert read_episodes(path) == episodes
     assert path.read_text().count("\n") == 4
     assert [entry.name for entry in path.parent.iterdir()] == ["step_1.jsonl"]
-
-
-def test_dict_form_is_plain_json() -> None:
-    episode = play_some(1)[0]
-    value = episode_to_dict(episode)
-    assert value["decision"] == episode.decision
-    assert value["trajectories"]["cto"]["turns"][0]["context_ids"] == list(
-        episode.trajectories["cto"].turns[0].context_ids
-    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

@@ -152,3 +152,9 @@ def differ(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
         )
         for group in groups
     ]
+
+
+def list_adapters(engine: Any) -> set[int]:
+    """Ids of the adapters that vLLM holds on the engine's base."""
+    found: set[int] = engine._thread.call(engine._base.list_loras())
+    return found

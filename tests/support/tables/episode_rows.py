@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from simulator.export.episode_files import episode_to_dict, governed_to_json
+from simulator.export.episode_files import episode_to_json, governed_to_json
 from simulator.governance.record import GovernedRecord
 from simulator.records import Episode
 
 
 def read_episodes(path: Path) -> list[Episode]:
     """Read every row; what is read must write back to the same values."""
-    return _read(path, Episode, episode_to_dict)
+    return _read(path, Episode, lambda episode: json.loads(episode_to_json(episode)))
 
 
 def read_governed(path: Path) -> list[GovernedRecord]:

@@ -35,9 +35,10 @@ def test_a_servers_prompt_is_the_trained_one(served: tuple[HFChat, Any], with_to
     chat, exported = served
     for role in (ROLES["cto"], ROLES["reconcile"]):
         brief = 'Option A: speed 35, "cost" 12.\n'
-        asked = chat.list_opening(role, brief, with_tools=with_tools)
+        number, _ = chat._find_opening(role, with_tools)
+        messages, tools = chat._list_shapes(role, chat.neutralise(brief), with_tools)[number]
         rendered = exported.apply_chat_template(
-            asked["messages"], tools=asked["tools"], add_generation_prompt=True, return_dict=False
+            messages, tools=tools, add_generation_prompt=True, return_dict=False
         )
         assert tuple(rendered) == chat.open(role, brief, with_tools=with_tools)
 

@@ -14,7 +14,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from rank_launch import CHILDREN, launch_ranks
 from tiny_models import DIFFICULTIES, tiny_chat, tiny_tokenizer, weights_of
 from transformers import AutoModelForCausalLM
-from vllm_models import NEEDS_VLLM, ROLES, differ, make_base
+from vllm_models import NEEDS_VLLM, ROLES, differ, list_adapters, make_base
 
 from simulator.agents.solo import SoloEpisode
 from simulator.reward import TeamRewardWeights
@@ -107,7 +107,7 @@ def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(
     changed = [name for name, weight in weights_of(model).items() if not torch.equal(weight, before[name])]
     assert all("lora_" in name for name in changed)
     assert {role for role in ROLES for name in changed if f".{role}." in name} == set(ROLES)
-    assert len(engine.list_adapters()) == len(ROLES)  # old versions are gone
+    assert len(list_adapters(engine)) == len(ROLES)  # old versions are gone
 
 
 def score_by_sum(episode: SoloEpisode) -> dict[str, Any]:
