@@ -39,7 +39,6 @@ from training.stages.table import train_stage
 
 SOURCE = "sft"
 WAYS = ("start", "corrections", "dpo", "reward+grpo", "reward+ppo")
-LABELS: Mapping[str, Kind] = {"corrections": "correction"}
 SETTINGS: Mapping[
     str, tuple[str, ...]
 ] = {  # found on validation cases of seed 0; defaults suit larger models
@@ -140,7 +139,7 @@ def list_settings(stage: str) -> list[str]:
 
 def find_labels(run: Run, cell: Mapping[str, Any], scratch: Path, options: argparse.Namespace) -> Path:
     """The first labels of the cell's kind and reviewer; all that the seed needs are made at once."""
-    kind = LABELS.get(cell["way"], "comparison")
+    kind: Kind = "correction" if cell["way"] == "corrections" else "comparison"
     most = max(options.counts)
     outs = {
         LabelReviewer.parse(one): run.path.with_name(f"{run.path.name}-labels") / f"{kind}-{one}-{most}.jsonl"

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     for start in range(0, len(episodes), size):
         group = episodes[start : start + size]
         rewards = torch.tensor([episode_reward(one, plays.grpo)["total"] for one in group])
-        own = torch.tensor([sum(one.trajectory.loss_mask) for one in group])
+        own = torch.tensor([one.trajectory.num_own for one in group])
         advantages = (rewards - rewards.mean()) / own / size
         gradients.append(group_gradient(plays.model, group, advantages, plays.temperature))
         shown = " ".join(f"{reward:.2f}" for reward in rewards.tolist())

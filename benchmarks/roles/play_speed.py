@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     count = len(episodes)
     said = repr([episode.trajectory.token_ids for episode in episodes]).encode()
-    own = statistics.fmean(sum(episode.trajectory.loss_mask) for episode in episodes)
+    own = statistics.fmean(episode.trajectory.num_own for episode in episodes)
     total = statistics.fmean(len(episode.trajectory.token_ids) for episode in episodes)
     verified = statistics.fmean(episode.verdict.reward for episode in episodes)
     print(

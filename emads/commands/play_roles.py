@@ -98,7 +98,7 @@ def _play(
 def sum_up(episodes: Sequence[SoloEpisode], gain: str = "") -> tuple[str, ...]:
     """The cells of a table row: plays, reward, shares, `gain`, mean of sampled tokens, kinds of fault."""
     verdicts = [episode.verdict for episode in episodes]
-    tokens = [sum(one.trajectory.loss_mask) for one in episodes]
+    tokens = [one.trajectory.num_own for one in episodes]
     faults = Counter(
         f"cut off by {one.trajectory.ended_by}" if one.trajectory.truncated else str(one.verdict.failure)
         for one in episodes

@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator
 from evaluation.pages import PALETTE
 from evaluation.scoring.outcomes import TEAM
 from evaluation.summary.details import is_on_front
-from evaluation.summary.run_tables import least_n
+from evaluation.summary.run_tables import least_n, list_teams
 from evaluation.summary.tables import (
     STAGE_TITLES,
     TEAM_TITLES,
@@ -144,10 +144,9 @@ def team_chart(team: Mapping[str, Any]) -> Image | None:
 def words_chart(details: Mapping[str, Any]) -> Image | None:
     """Draw every trained team's reward over its largest context; None of a run without a team.
 
-    Filled: on the front of reward, context, tokens in sequence and tokens of all.
+    The mark of a team on the front of reward, context, tokens in sequence and tokens of all is filled.
     """
-    section = details.get(TEAM, {})
-    found = {stage: section[stage]["sampled"]["words"] for stage in list_stages([section], TEAM_TITLES)}
+    found = list_teams(details)
     if not found:
         return None
     title, said = "Team reward over the largest context", []

@@ -36,6 +36,7 @@ from evaluation.summary.tables import (
     list_stages,
     p_cell,
     role_title,
+    score_cell,
     short,
     short_change,
     stage_title,
@@ -76,8 +77,12 @@ def compare_seeds(
     for owner in dict.fromkeys(owner for owner, _ in common):
         section: dict[str, Any] = {"stages": {}, "paired": {}}
         for _, stage in (key for key in common if key[0] == owner):
-            values = [one.column("reward") for one in collect(owner, stage)]
-            section["stages"][stage] = _describe(values, same_scenarios, num_bootstrap, at_most=1.0)
+            plays = collect(owner, stage)
+            values = [one.column("reward") for one in plays]
+            described = _describe(values, same_scenarios, num_bootstrap, at_most=1.0)
+            twins = [one.column("reward", "greedy") for one in plays]
+            greedy = float(np.mean([*chain(*twins)])) if all(twins) else None
+            section["stages"][stage] = described | {"greedy": greedy}
         for after, before in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
             if (owner, after) in common and (owner, before) in common:
                 later, earlier = collect(owner, after), collect(owner, before)
@@ -139,7 +144,7 @@ def seed_comparison_tables(comparison: Mapping[str, Any]) -> list[PlainTable]:
         for stage in list_stages([section["stages"]], TEAM_TITLES if owner == TEAM else STAGE_TITLES):
             row = section["stages"][stage]
             per_seed = ", ".join(map(short, row["per_seed"]))
-            stages.append((role_title(owner), stage_title(stage), interval_cell(row), per_seed))
+            stages.append((role_title(owner), stage_title(stage), score_cell(row), per_seed))
         for name, row in section["paired"].items():
             per_seed = ", ".join(map(short_change, row["per_seed"]))
             cells = (comparison_title(name), change_cell(row), per_seed, p_cell(row["p"]))

@@ -5,6 +5,7 @@ Made of the play table alone, for the part `details` of a run's summary.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import le
 from typing import Any
 
 from evaluation.scoring.baselines import BASELINES
@@ -15,7 +16,7 @@ CATEGORIES = ("difficulty", "sector")
 
 
 def build_details(plays: Iterable[StagePlays], *, num_bootstrap: int = 2000) -> dict[str, Any]:
-    """owner -> stage -> mode -> process, failures, difficulty, sector, and a team's offers and words."""
+    """owner -> stage -> mode -> process, failures, difficulty, sector, and a team's offers; no baselines."""
     details: dict[str, Any] = {}
     for one in plays:
         for mode in MODES if one.stage not in BASELINES else ():
@@ -26,21 +27,27 @@ def build_details(plays: Iterable[StagePlays], *, num_bootstrap: int = 2000) -> 
             for category in CATEGORIES:
                 section[category] = break_down(rows, category, num_bootstrap)
             if isinstance(rows[0], TeamOutcome):
-                section |= {"offers": offers_by_seat(rows), "words": words(rows)}
+                section["offers"] = offers_by_seat(rows)
             details.setdefault(one.owner, {}).setdefault(one.stage, {})[mode] = section
     return details
 
 
 def process(outcomes: Sequence[RoleOutcome] | Sequence[TeamOutcome]) -> dict[str, float]:
-    """Means per play: turns, tokens, shares well formed, escalated, exact; of roles tool calls too."""
+    """Means per play: reward, turns, tokens, shares well formed, escalated, exact; of roles tool calls too.
+
+    Of a team also the mean tokens in sequence and the largest context of any play.
+    """
     numbers = {"n": float(len(outcomes))}
-    for name in ("turns", "tokens", "well_formed", "escalated"):
+    for name in ("reward", "turns", "tokens", "well_formed", "escalated"):
         numbers[name] = _mean(getattr(outcome, name) for outcome in outcomes)
     roles = [outcome for outcome in outcomes if isinstance(outcome, RoleOutcome)]
     for name in ("tool_calls", "failed_calls", "truncated", "exact") if roles else ():
         numbers[name] = _mean(getattr(outcome, name) for outcome in roles)
-    if not roles:
-        numbers["exact"] = _mean(one.value == 1 for one in outcomes if isinstance(one, TeamOutcome))
+    teams = [outcome for outcome in outcomes if isinstance(outcome, TeamOutcome)]
+    if teams:
+        numbers["exact"] = _mean(one.value == 1 for one in teams)
+        numbers["sequential"] = _mean(one.sequential for one in teams)
+        numbers["context"] = float(max(one.context for one in teams))
     return numbers
 
 
@@ -98,24 +105,17 @@ def offers_by_seat(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float
     return table
 
 
-def words(outcomes: Sequence[TeamOutcome]) -> dict[str, float]:
-    """Mean reward, what it takes: largest context of any play, mean tokens in sequence and in all."""
-    return {
-        "reward": _mean(one.reward for one in outcomes),
-        "context": float(max(one.context for one in outcomes)),
-        "sequential": _mean(one.sequential for one in outcomes),
-        "tokens": _mean(one.tokens for one in outcomes),
-    }
-
-
 def is_on_front(one: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> bool:
-    """Return whether none of the others earns as much with as few words in all three, and differs."""
-    costs = ("context", "sequential", "tokens")
-    return not any(
-        other["reward"] >= one["reward"] and all(other[name] <= one[name] for name in costs)
-        for other in others
-        if other != one
-    )
+    """Return whether no other team earns as much with as small a context and as few tokens of both kinds.
+
+    Each is what `process` returns; teams that are equal in all four are both on the front.
+    """
+
+    def rank(team: Mapping[str, float]) -> tuple[float, ...]:
+        return -team["reward"], team["context"], team["sequential"], team["tokens"]
+
+    own = rank(one)
+    return not any(other != own and all(map(le, other, own)) for other in map(rank, others))
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -281,6 +281,11 @@ def list_sampled(details: Tree) -> dict[tuple[str, str], Tree]:
     }
 
 
+def list_teams(details: Tree) -> dict[str, Tree]:
+    """Stage -> means per sampled play of the team, as `details.process` has them."""
+    return {stage: one["process"] for (owner, stage), one in list_sampled(details).items() if owner == TEAM}
+
+
 def _process_table(details: Tree) -> PlainTable:
     """Means per play, by owner and stage."""
     rows = []
@@ -303,8 +308,7 @@ def _process_table(details: Tree) -> PlainTable:
 
 def _words_table(details: Tree) -> PlainTable:
     """Every team's reward beside its contexts and tokens."""
-    section = details.get(TEAM, {})
-    found = {stage: section[stage]["sampled"]["words"] for stage in list_stages([section], TEAM_TITLES)}
+    found = list_teams(details)
     return PlainTable(
         "Team reward and the words that it takes",
         ("team", "team reward R", "largest context", "tokens in sequence", "tokens of all", "on the front"),

@@ -31,18 +31,14 @@ from training.runs.resume import StageCheckpoints
 ROWS_PER_PASS = 32  # of the reference pass
 
 
-class _ReadyRows(ResumableTrainer):
-    """For a trainer of TRL whose rows come tokenised, with the reference's log-probabilities."""
+class ResumableDpoTrainer(ResumableTrainer, DPOTrainer):
+    """TRL's trainer with our checkpoints; rows come tokenised, with the reference's log-probabilities."""
 
     def _prepare_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         return dataset
 
     def _precompute_ref_logps(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         return dataset
-
-
-class ResumableDpoTrainer(_ReadyRows, DPOTrainer):
-    """TRL's trainer with our rows and checkpoints."""
 
 
 class ResumableRewardTrainer(ResumableTrainer, RewardTrainer):

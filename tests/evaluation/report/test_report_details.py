@@ -55,13 +55,12 @@ def diagnostics() -> dict[str, Any]:
 
 def comparison() -> dict[str, Any]:
     change = INTERVAL | {"per_seed": [0.1, 0.2], "p": 0.02}
+    score = INTERVAL | {"per_seed": [0.4, 0.6], "greedy": 0.55}
     return {
         "seeds": [3, 4],
         "runs": ["a", "b"],
         "same_scenarios": True,
-        "owners": {
-            "team": {"stages": {"marl": INTERVAL | {"per_seed": [0.4, 0.6]}}, "paired": {"marl-grpo": change}}
-        },
+        "owners": {"team": {"stages": {"marl": score}, "paired": {"marl-grpo": change}}},
     }
 
 
@@ -143,6 +142,7 @@ def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, 
     assert short_change(changed) in headline
     for wanted in (
         "## Seeds 3, 4 together",
+        "| Team | MARL | .50 [.40, .60] (.55) | .40, .60 |",
         "| Team | MARL - GRPO |",
         "## Team diagnostics (marl team)",
     ):

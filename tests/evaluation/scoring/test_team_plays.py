@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from expert_meetings import expert_episode
+from spoken import speak
 
 from benchmarks.joint.team_plays import compare, describe, find_fault, is_honest, value_of_best
 from evaluation.scoring.outcomes import TeamOutcome, count_sequential, describe_episode
 from evaluation.scoring.team_players import BEST_HABITS
 from scenarios.team import TeamScenario, generate
-from simulator.records import Episode, Question, Trajectory, Turn
+from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights, score_episode
 
 SEAT = "cto"
@@ -62,30 +63,6 @@ def test_changes_are_paired_on_the_cases_of_both_files(capsys: pytest.CaptureFix
     assert "a.jsonl: 2 cases" in said
     assert f"{2 * len(first.seats)} of {2 * len(first.seats)} reports: none" in said
     assert "on 1 cases, -0.500 [-0.500, -0.500]" in said
-
-
-def speak(role: str, *said: tuple[str, int]) -> Trajectory:
-    """A trajectory whose turns say these texts in so many tokens, each after two tokens of prompt."""
-    turns = tuple(
-        Turn(
-            context_ids=(1, 2),
-            completion_ids=(3,) * size,
-            logprobs=(0.0,) * size,
-            finish_reason="stop",
-            text=text,
-            policy_version="",
-        )
-        for text, size in said
-    )
-    return Trajectory(
-        role=role,
-        session="",
-        turns=turns,
-        num_tool_calls=0,
-        num_valid_tool_calls=0,
-        ended_by="answer",
-        final_text=said[-1][0],
-    )
 
 
 def test_tokens_in_sequence_are_those_that_wait_for_each_other() -> None:

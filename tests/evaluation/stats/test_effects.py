@@ -122,10 +122,13 @@ def test_seeds_are_compared_stage_by_stage() -> None:
     for seed, gain in enumerate((0.1, 0.2, 0.3)):
         later = tuple(value + gain for value in rewards)
         plays = [team_plays("grpo", rewards, rewards), team_plays("marl", later, later)]
+        plays.append(team_plays("random", rewards))
         runs[f"run {seed}"] = plays + ([team_plays("sft", (0.0, 0.0, 0.0, 0.1))] if seed else [])
     comparison = compare_seeds(runs, [0, 1, 2], same_scenarios=True)
     section = comparison["owners"]["team"]
-    assert set(section["stages"]) == {"grpo", "marl"}  # SFT was not scored in every seed
+    assert set(section["stages"]) == {"grpo", "marl", "random"}  # SFT was not scored in every seed
+    assert section["stages"]["marl"]["greedy"] == pytest.approx(0.6)  # 0.4 and the mean gain
+    assert section["stages"]["random"]["greedy"] is None
     change = section["paired"]["marl-grpo"]
     assert change["mean"] == pytest.approx(0.2)
     assert change["per_seed"] == pytest.approx([0.1, 0.2, 0.3])

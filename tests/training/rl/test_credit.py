@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from spoken import speak
 
 from scenarios.team import generate
-from simulator.records import Episode, Trajectory, Turn
+from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
 from training.rl.credit import SCHEMES, CreditAssigner, Shared, centre, dr_grpo
 from training.rl.records import ScoredEpisode, ScoredGroup, ScoredReportSet
@@ -122,27 +123,6 @@ def test_the_order_of_the_sets_does_not_matter(name: str) -> None:
     assert len(set(straight)) == 6
 
 
-def write_tokens(role: str, count: int) -> Trajectory:
-    """A trajectory of one turn with this many sampled tokens, after a prompt of three."""
-    turn = Turn(
-        context_ids=(1, 2, 3),
-        completion_ids=(4,) * count,
-        logprobs=(0.0,) * count,
-        finish_reason="stop",
-        text="",
-        policy_version="",
-    )
-    return Trajectory(
-        role=role,
-        session="",
-        turns=(turn,),
-        num_tool_calls=0,
-        num_valid_tool_calls=0,
-        ended_by="answer",
-        final_text="",
-    )
-
-
 @pytest.mark.parametrize(
     ("price", "of_cto", "of_reconciler"),
     [
@@ -162,8 +142,8 @@ def test_words_with_a_price_lower_the_scores_of_who_wrote_them(
                 episode=replace(
                     UNSPOKEN,
                     trajectories={
-                        "cto": write_tokens("cto", count),
-                        "reconcile": write_tokens("reconcile", own),
+                        "cto": speak("cto", ("report", count)),
+                        "reconcile": speak("reconcile", ("decision", own)),
                     },
                 ),
             )

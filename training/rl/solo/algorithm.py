@@ -51,7 +51,7 @@ def measure_rollouts(groups: Sequence[ScoredSoloGroup]) -> dict[str, float]:
             one.num_tool_calls - one.num_valid_tool_calls for one in trajectories
         ),
         "turns": statistics.fmean(len(one.turns) for one in trajectories),
-        "own_tokens": statistics.fmean(sum(one.loss_mask) for one in trajectories),
+        "own_tokens": statistics.fmean(one.num_own for one in trajectories),
         "groups_with_signal": statistics.fmean(max(one.totals) > min(one.totals) for one in groups),
         "groups_all_wrong": statistics.fmean(max(one.totals) <= 0 for one in groups),
         "surprise": -statistics.fmean(logprobs) if logprobs else 0.0,  # unbiased estimate of the entropy
