@@ -129,8 +129,8 @@ def read_seed_comparison(folder: Path) -> dict[str, Any]:
 
 
 SEEDS_CAPTION = (
-    "mean over seeds [95 % interval over seeds and scenarios: it also speaks of seeds not trained yet];"
-    " p by permutation over these seeds' scenarios, Holm-adjusted"
+    "mean over seeds [95 % interval over seeds and scenarios: it also speaks of seeds not trained yet]"
+    " (greedy); p by permutation over these seeds' scenarios, Holm-adjusted"
 )
 
 
