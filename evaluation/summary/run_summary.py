@@ -19,7 +19,7 @@ from roles.errors import UserError
 from simulator.export.atomic_files import read_document, write_document
 
 SUMMARY_FILE = "summary.json"
-_KEYS = {"roles", "team", "gates", "seed", "wall_s", "versions"}
+FORMAT = 1  # of the summary; changed whenever a table needs what older summaries lack
 
 # (after, before); a comparison is left out where either stage was not run
 ROLE_COMPARISONS = (
@@ -82,6 +82,7 @@ def build_summary(
     team_changes = _list_changes(team, TEAM_COMPARISONS, num_bootstrap)
     adjust(team_changes, ("p",))
     summary: dict[str, Any] = {
+        "format": FORMAT,
         "roles": {
             role: {stage: _describe_role(one, num_bootstrap) for stage, one in stages.items()}
             | {"paired": changes[role]}
@@ -133,8 +134,8 @@ def read_summary(run_path: Path) -> dict[str, Any]:
         raise UserError(f"no {path}; make it with `emads evaluate {run_path}` or `emads demo {run_path}`")
     remedy = f"run `emads evaluate {run_path}` again"
     summary = read_document(path, remedy)
-    if not summary.keys() >= _KEYS:
-        raise UserError(f"{path} is not a run summary; {remedy}")
+    if summary.get("format") != FORMAT:
+        raise UserError(f"{path} is not a run summary of this version of emads; {remedy}")
     return summary
 
 

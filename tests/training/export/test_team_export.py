@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from emads import load_team
 from emads.cli import main
 from emads.seats.players import RunPlayer, read_player
+from evaluation.summary.run_summary import FORMAT
 from roles.errors import UserError
 from roles.registry import ROLES
 from training.export.export import export_team, list_serve_commands
@@ -127,6 +128,7 @@ def test_the_card_holds_the_scores_of_the_exported_stage(run: Run, tmp_path: Pat
     }
     other = scores | {"mean": 0.9}
     summary = {
+        "format": FORMAT,
         "roles": {"cto": {"marl": scores, "sft": other}},
         "team": {"marl": scores, "sft": other},
         "gates": [],
