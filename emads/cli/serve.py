@@ -119,8 +119,8 @@ def review(
     names = _find_names(url)
     try:
         from serving.guard import settle_access
+        from serving.review.app import find_store, remove_reviewer, serve_review
         from serving.review.room import ReviewSettings
-        from serving.review.serve import find_store, remove_reviewer, serve_review
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise

@@ -14,8 +14,7 @@ from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
 from serving.endpoint.app import LIMITS, Governance, make_app
 from serving.endpoint.tables import Tables
-from serving.guard import MIN_TOKEN_CHARACTERS, settle_access
-from serving.server import name_address, open_socket, run_server
+from serving.guard import MIN_TOKEN_CHARACTERS, name_address, open_socket, run_server, settle_access
 from simulator.governance.seals import KEY_BYTES, find_key
 
 MOST_AT_ONCE = 16  # jobs at work

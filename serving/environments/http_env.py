@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
 from serving.environments.plays import KINDS, Kind, Play, ScenarioName, start_play
-from serving.guard import Limits, settle_access
-from serving.server import run_server
+from serving.guard import Limits, run_server, settle_access
 
 MAX_SESSIONS = 10_000  # those that were not used for longest are forgotten first
 SESSION_LOST = {

@@ -14,8 +14,7 @@ from openenv.core.env_server.types import EnvironmentMetadata
 from pydantic import Field
 
 from serving.environments.plays import KINDS, Kind, Play, ScenarioName, start_play
-from serving.guard import Limits, settle_access
-from serving.server import run_server
+from serving.guard import Limits, run_server, settle_access
 
 MOST_TASKS = 1_000_000  # indices that the task API names; seeds give as many again each
 

@@ -5,11 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
 from evaluation.stats.effects import cohens_kappa, fleiss_kappa
 from serving.review.inbox import KINDS, STATES, InboxRow, list_rows
+from serving.review.pages import Visit
 from serving.review.room import Room
 from training.feedback.labels import Label, latest_by_reviewer
 
+router = APIRouter()
 KIND_TITLES = {"seat": "seats to play", "approval": "plans at the gate", "answer": "answers to judge"}
 LABEL_TITLES = {"verdict": "approved or rejected", "comparison": "which is better", "correction": "corrected"}
 
@@ -34,6 +40,13 @@ class ReviewProgress:
     counts: tuple[tuple[str, int, int, int], ...]  # kind: waiting, disputed, done
     by_reviewer: tuple[tuple[str, int, int], ...]  # name, rulings at the gate, labels
     agreements: tuple[Agreement, ...]
+
+
+@router.get("/progress")
+async def show_progress(request: Request) -> Response:
+    """Show how much is done, by whom, and how far reviewers agree."""
+    visit = Visit(request)
+    return visit.show("progress.html", progress=describe_progress(visit.room, visit.reviewer))
 
 
 def describe_progress(room: Room, reviewer: str) -> ReviewProgress:
@@ -90,6 +103,6 @@ def _say_ruling(label: Label) -> str:
 
 
 def _count_states(rows: Sequence[InboxRow], kind: str) -> tuple[int, int, int]:
-    counts = Counter(row.state for row in rows if row.kind == kind)
+    counts = Counter(row.progress.state for row in rows if row.kind == kind)
     waiting, disputed, done = (counts[state] for state in STATES)
     return waiting, disputed, done

@@ -15,7 +15,7 @@ from serving.review.turns import SeatDesk, SeatTurn
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
 from simulator.governance.seals import NotApprovedError, find_key, is_sealed, seal
-from training.feedback.labels import Label, QueuedItem, add_label, labels_beside, read_labels, read_queue
+from training.feedback.labels import Label, QueuedItem, labels_beside, read_labels, read_queue
 
 COOKIE = "emads_review"
 SIGN_OUT = "sign_out"  # what the audit log calls the end of a session
@@ -34,11 +34,6 @@ class Session:
     name: str  # of the reviewer; "" before the sign-in
     nonce: str  # 32 hexadecimal digits
     ends_s: int  # UNIX time
-
-    @property
-    def is_signed_in(self) -> bool:
-        """Tell whether a reviewer has signed in."""
-        return bool(self.name)
 
     @property
     def mark(self) -> str:
@@ -87,11 +82,6 @@ def make_form_token(key: bytes, session: Session, path: str) -> str:
     return seal(key, "form", [session.name, session.nonce, path])
 
 
-def is_form_token(key: bytes, session: Session, path: str, given: str) -> bool:
-    """Return whether the form was made by us for this session and path."""
-    return is_sealed(key, "form", [session.name, session.nonce, path], given)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
     """Settings of a review: what, by whom, and how.
@@ -125,25 +115,6 @@ class ReviewSettings:
         return find_key(self.store.with_name(f"{self.store.name}.key"))
 
 
-class _Labels:
-    """The labels of a file, as of one moment."""
-
-    def __init__(self) -> None:
-        self.stamp: tuple[int, int] | None = None
-        self.all: list[Label] = []
-        self.by_item: dict[str, list[Label]] = {}
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the file."""
-        return 0 if self.stamp is None else self.stamp[1]
-
-    def add(self, label: Label) -> None:
-        """Add the latest label."""
-        self.all.append(label)
-        self.by_item.setdefault(label.item, []).append(label)
-
-
 @dataclass(slots=True, kw_only=True)
 class Room:
     """An open review app's data."""
@@ -154,39 +125,25 @@ class Room:
     audit: AuditLog
     seats: SeatDesk
     ended: set[str] = field(default_factory=set)  # marks of sessions that were signed out
-    _labels: "_Labels" = field(default_factory=lambda: _Labels())
+    _labels: tuple[object, list[Label]] = (None, [])  # as of a state of the file
+    _by_item: dict[str, list[Label]] = field(default_factory=dict)
     _items: tuple[object, dict[str, QueuedItem]] = field(default_factory=lambda: (None, {}))
     _requests: dict[str, ReviewRequest] = field(default_factory=dict)  # sealed, so never shown anew
 
     def list_labels(self) -> Sequence[Label]:
-        """Return all labels, oldest first."""
-        self._refresh_labels()
-        return self._labels.all
+        """Return all labels, oldest first; the file is read again when it has changed."""
+        stamp = _stamp(self.settings.labels)
+        if stamp != self._labels[0]:
+            self._labels, self._by_item = (stamp, read_labels(self.settings.labels) if stamp else []), {}
+            for label in self._labels[1]:
+                self._by_item.setdefault(label.item, []).append(label)
+        return self._labels[1]
 
     def labels_of(self, item: QueuedItem) -> list[Label]:
         """Return the labels that are about an item, oldest first."""
-        self._refresh_labels()
-        found = [label for name in item.label_names for label in self._labels.by_item.get(name, ())]
+        self.list_labels()
+        found = [label for name in item.label_names for label in self._by_item.get(name, ())]
         return sorted(found, key=lambda label: label.time)
-
-    def add_label(self, label: Label) -> None:
-        """Keep a label; it is on disk when this returns."""
-        self._refresh_labels()
-        add_label(self.settings.labels, label)
-        if (_stamp(self.settings.labels) or (0, 0))[1] == self._labels.size + len(
-            label.model_dump_json().encode()
-        ) + 1:
-            self._labels.add(label)
-            self._labels.stamp = _stamp(self.settings.labels)
-
-    def _refresh_labels(self) -> None:
-        """Read the file again where somebody else has added to it."""
-        stamp = _stamp(self.settings.labels)
-        if stamp != self._labels.stamp:
-            self._labels = _Labels()
-            for label in read_labels(self.settings.labels) if stamp else ():
-                self._labels.add(label)
-            self._labels.stamp = stamp
 
     def list_items(self) -> Mapping[str, QueuedItem]:
         """Return the queue's items by id, in its order; the file is read again when it has changed."""

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -13,12 +14,11 @@ from evaluation.minutes.words import MAX_BRIEF_CHARS, say_call, say_titles, visi
 from roles.base import Answer, AnswerError, parse_strict_json, split_answer
 from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms
-from serving.review.inbox import ItemState, judge_item
-from serving.review.pages import Form, RefusalError, Website, find_site, first
-from serving.review.routes.general import CONFLICT, SEE_OTHER, UNPROCESSABLE
+from serving.review.inbox import Progress, judge_item
+from serving.review.pages import Form, RefusalError, Visit, first
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.proposal import MAX_FEEDBACK_CHARS
-from training.feedback.labels import Conversation, Label, QueuedItem
+from training.feedback.labels import Conversation, Label, QueuedItem, add_label
 
 router = APIRouter(prefix="/answers")
 PREFIX = "answer"
@@ -27,35 +27,34 @@ PREFIX = "answer"
 @router.get("/{item_id}")
 async def show_item(request: Request, item_id: str) -> Response:
     """The page of an answer, or of two side by side."""
-    return _show_page(request, item_id)
+    return _show_page(*_find(request, item_id))
 
 
 @router.post("/{item_id}")
 async def label(request: Request, item_id: str) -> Response:
     """Keep a label: a verdict, a comparison or a correction."""
-    site, item = _find(request, item_id)
-    form = await site.read_form(request)
-    reviewer = site.require_reviewer(request)
-    found = judge_item(site.room, item, reviewer)
+    visit, item = _find(request, item_id)
+    form = await visit.read_form()
+    found = judge_item(visit.room, item, visit.reviewer)
     action = first(form, "action")
-    if found.state == "done" or (found.state == "disputed" and not found.may_adjudicate):
-        site.room.audit.append(reviewer, "label", item_id, "refused: settled", kind=action[:20])
-        return _show_page(request, item_id, status=CONFLICT, why="Not kept: it has its labels already.")
+    if not _can_label(found):
+        visit.note("label", item_id, "refused: settled", kind=action[:20])
+        return _show_page(visit, item, status=HTTPStatus.CONFLICT, why="Not kept: it has its labels already.")
     try:
-        made = _make_label(action, form, item, reviewer, adjudicates=found.may_adjudicate)
+        made = _make_label(action, form, item, visit.reviewer, adjudicates=found.may_adjudicate)
     except _MistakesError as mistakes:
-        site.room.audit.append(reviewer, "label", item_id, "refused: not valid", kind=action[:20])
+        visit.note("label", item_id, "refused: not valid", kind=action[:20])
         return _show_page(
-            request,
-            item_id,
-            status=UNPROCESSABLE,
+            visit,
+            item,
+            status=HTTPStatus.UNPROCESSABLE_ENTITY,
             why=str(mistakes),
             value=mistakes.value,
             errors=mistakes.errors,
         )
-    site.room.add_label(made)
-    site.room.audit.append(reviewer, "label", item_id, "kept", kind=made.kind, ruling=made.ruling)
-    return RedirectResponse(f"/answers/{item_id}", SEE_OTHER)
+    add_label(visit.room.settings.labels, made)
+    visit.note("label", item_id, "kept", kind=made.kind, ruling=made.ruling)
+    return RedirectResponse(f"/answers/{item_id}", HTTPStatus.SEE_OTHER)
 
 
 class _MistakesError(Exception):
@@ -68,13 +67,13 @@ class _MistakesError(Exception):
         self.value, self.errors = value, errors or {}
 
 
-def _find(request: Request, item_id: str) -> tuple[Website, QueuedItem]:
-    site = find_site(request)
-    site.require_reviewer(request)
-    item = site.room.list_items().get(item_id)
+def _find(request: Request, item_id: str) -> tuple[Visit, QueuedItem]:
+    visit = Visit(request)
+    _ = visit.reviewer
+    item = visit.room.list_items().get(item_id)
     if item is None:
         raise RefusalError(404, "there is no such answer in the queue")
-    return site, item
+    return visit, item
 
 
 def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adjudicates: bool) -> Label:
@@ -132,18 +131,16 @@ def _find_side(side: str, item: QueuedItem, reviewer: str) -> Literal["first", "
 
 
 def _show_page(
-    request: Request,
-    item_id: str,
+    visit: Visit,
+    item: QueuedItem,
     *,
     status: int = 200,
     why: str = "",
     value: Mapping[str, Any] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    site, item = _find(request, item_id)
-    reviewer = site.require_reviewer(request)
-    state = judge_item(site.room, item, reviewer)
-    labels = site.room.labels_of(item)
+    reviewer, labels = visit.reviewer, visit.room.labels_of(item)
+    state = judge_item(visit.room, item, reviewer)
     is_own = any(one.reviewer == reviewer for one in labels)
     choices = {
         "option": [*item.options, NO_OPTION],
@@ -153,12 +150,11 @@ def _show_page(
     if len(answers) == 2 and _is_turned(item, reviewer):
         answers.reverse()
     known = value if value is not None else _read_value(item.answers[0])
-    return site.show(
-        request,
+    return visit.show(
         "answer.html",
         status=status,
         item=item,
-        id=item_id,
+        id=item.id,
         title=visible(item.title),
         seat=say_titles([item.seat], ROLES),
         table=visible(item.table, max_chars=MAX_BRIEF_CHARS),
@@ -178,7 +174,7 @@ def _show_page(
     )
 
 
-def _can_label(state: ItemState) -> bool:
+def _can_label(state: Progress) -> bool:
     return state.state == "waiting" or state.may_adjudicate
 
 
