@@ -123,12 +123,13 @@ def _read_ruling(ruling: str, option: str, feedback: str, shown: ReviewRequest) 
         raise RefusalError(UNPROCESSABLE, "Choose the option that you want in its place.")
     if ruling == "reject" and not feedback.strip():
         raise RefusalError(UNPROCESSABLE, "Say why you reject it: the team reads your reason.")
+    given = {
+        "decision": ruling,
+        "option": option if ruling == "edit" else None,
+        "feedback": feedback.strip() if ruling != "approve" else "",
+    }
     try:
-        return ReviewResponse(
-            decision=ruling,
-            option=option if ruling == "edit" else None,
-            feedback=feedback.strip() if ruling != "approve" else "",
-        )
+        return ReviewResponse.model_validate(given)
     except ValidationError:
         why = f"The reason has more than {MAX_FEEDBACK_CHARS} characters; shorten it."
         raise RefusalError(UNPROCESSABLE, why) from None

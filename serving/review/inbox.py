@@ -1,4 +1,4 @@
-"""Sign-in, sign-out, and the inbox: seats to play, plans that wait, answers to judge, with the state of each."""
+"""Sign-in, sign-out, and the inbox: seats to play, plans that wait and answers to judge."""
 
 import hashlib
 import time
