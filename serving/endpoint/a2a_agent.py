@@ -40,8 +40,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from roles.errors import UserError
 from serving.endpoint.governed_tables import GovernedPlay, GovernedTables
-from serving.endpoint.served_team import ServedTeam, read_message_case
-from serving.endpoint.tables import BusyError
+from serving.endpoint.tables import BusyError, ServedTeam, Tables
 from serving.review.request_view import render_request
 from simulator.export.atomic_files import remove_leftovers, write_atomic
 
@@ -138,11 +137,11 @@ def make_card(team: ServedTeam, name: str, url: str, *, version: str) -> AgentCa
 class TeamExecutor(AgentExecutor):
     """Plays tasks, takes rulings, and takes up what a stopped process left.
 
-    Example: TeamExecutor(team, governed, store)
+    Example: TeamExecutor(tables, governed, store)
     """
 
-    def __init__(self, team: ServedTeam, governed: GovernedTables, store: FileTaskStore) -> None:
-        self._team, self._governed, self._store = team, governed, store
+    def __init__(self, tables: Tables, governed: GovernedTables, store: FileTaskStore) -> None:
+        self._read_case, self._governed, self._store = tables.read_case, governed, store
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Play a new task as far as the gate, or one at the gate after a ruling."""
@@ -153,11 +152,12 @@ class TeamExecutor(AgentExecutor):
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         try:
-            case = read_message_case(self._team, _find_case(task, message))
+            case = self._read_case(_find_case(task, message))
             if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
                 token = context.call_context.state.get("headers", {}).get(REVIEWER_HEADER)
                 try:
-                    self._governed.keep_ruling(task.id, case, _find_ruling(message), token)
+                    ruling = next(iter(get_data_parts(message.parts)), None)
+                    self._governed.keep_ruling(task.id, case, ruling, token)
                 except UserError as error:
                     waiting = [new_text_part(str(error)), *task.status.message.parts[1:]]
                     await updater.requires_input(updater.new_agent_message(waiting))
@@ -194,16 +194,14 @@ class TeamExecutor(AgentExecutor):
         while True:
             await asyncio.sleep(POLL_S)
             for task in await self._list((TaskState.TASK_STATE_INPUT_REQUIRED,)):
-                shown: Mapping[str, Any] = next(
-                    (one for one in get_data_parts(task.status.message.parts)), {}
-                )
+                shown: Mapping[str, Any] = next(iter(get_data_parts(task.status.message.parts)), {})
                 if self._governed.is_answered(str(shown.get("interrupt_id", ""))):
                     await self._resume(task)
 
     async def _resume(self, task: Task) -> None:
         """Play a task that no request plays at the moment, and store where it stands then."""
         try:
-            case = read_message_case(self._team, _find_case(task, None))
+            case = self._read_case(_find_case(task, None))
             played = await self._governed.play(task.id, case)
         except BusyError:
             return  # it stays open, and is looked at again
@@ -212,10 +210,8 @@ class TeamExecutor(AgentExecutor):
         else:
             state, parts = _describe(played)
             if played.is_closed:
-                minutes = Artifact(
-                    artifact_id="minutes", name="minutes", parts=[new_text_part(played.minutes)]
-                )
-                task.artifacts.append(minutes)
+                parts_of_minutes = [new_text_part(played.minutes)]
+                task.artifacts.append(Artifact(artifact_id="minutes", name="minutes", parts=parts_of_minutes))
         now = Timestamp()
         now.GetCurrentTime()
         message = Message(role=Role.ROLE_AGENT, message_id=f"{task.id}-{now.seconds}", parts=parts)
@@ -263,7 +259,3 @@ def _find_case(task: Task, message: Message | None) -> str:
     """Return the text of the task's first message, which is its case."""
     first = next((one for one in task.history if one.role == Role.ROLE_USER), message)
     return "" if first is None else get_message_text(first)
-
-
-def _find_ruling(message: Message) -> object:
-    return next(iter(get_data_parts(message.parts)), None)

@@ -20,7 +20,7 @@ from simulator.governance.outcomes import FreeOutcomes
 from simulator.governance.proposal import ReviewRequest, ReviewResponse, Ruling
 from simulator.governance.record import read_record
 from simulator.governance.reviewers import AbsentReviewer
-from simulator.governance.runner import WAITING, GovernanceServices, GovernedEpisode, play_governed
+from simulator.governance.runner import WAITING, GovernanceServices, play_governed
 from simulator.governance.seals import NotApprovedError
 
 ROUNDS = 2  # of votes on one draft
@@ -100,7 +100,7 @@ class GovernedTables:
                 concurrency=1,
             )
             record = read_record(case, played, self._services, stream=seating.stream)
-            request = self._find_request(played) if played.status == WAITING else None
+            request = self._services.gate.find_open(played.thread) if played.status == WAITING else None
             return GovernedPlay(
                 status=played.status, minutes=render_governed(record), request=request, error=played.error
             )
@@ -124,7 +124,7 @@ class GovernedTables:
         known = self._tokens.get(ruling.reviewer)
         if known is None or token is None or not hmac.compare_digest(known.encode(), token.encode()):
             raise UserError("ruling: no reviewer of this name and token; a person rules, not the caller")
-        request = self._find_open(self._name_thread(task, case))
+        request = self._services.gate.find_open(f"{self._name_stream(task)}/{case.key}")
         if request is None or request.interrupt_id != ruling.interrupt_id:
             raise UserError("ruling: this request is not open in this task")
         try:
@@ -136,14 +136,5 @@ class GovernedTables:
         """Tell whether a person has ruled on the request, here or elsewhere on the same store."""
         return self._services.gate.find_answer(interrupt_id) is not None
 
-    def _find_request(self, played: GovernedEpisode) -> ReviewRequest | None:
-        return self._find_open(played.thread)
-
-    def _find_open(self, thread: str) -> ReviewRequest | None:
-        return self._services.gate.find_open(thread)
-
     def _name_stream(self, task: str) -> str:
         return f"{self._tables.team.stream}/serve/{task}"
-
-    def _name_thread(self, task: str, case: FreeCase) -> str:
-        return f"{self._name_stream(task)}/{case.key}"

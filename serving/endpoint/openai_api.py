@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import InfrastructureError, UserError, unknown
 from roles.limits import MAX_CALLS_PER_TURN
+from roles.registry import ROLES
 from scenarios.written.written_case import FreeCase
-from serving.endpoint.served_team import list_role_models, read_message_case
-from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, describe_play
+from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell
 from serving.endpoint.tool_talk import (
     MOST_TOOLS,
     MadeCall,
@@ -114,7 +114,7 @@ class ChatRequest(_RequestBody):
 def make_openai_routes(tables: Tables, name: str) -> APIRouter:
     """Return the routes; `name` is the team's, as clients name the model."""
     router = APIRouter()
-    roles = list_role_models(name)
+    roles = {f"{name}/{role}": role for role in ROLES}
     created = int(time.time())
 
     @router.get("/v1/models")
@@ -147,16 +147,16 @@ async def _decide(tables: Tables, asked: ChatRequest) -> Response:
         raise UserError(
             f"tools: model {asked.model!r} plays a whole decision with its own; ask a role's model for others"
         )
-    case = read_message_case(tables.team, asked.messages[-1].text)
+    case = tables.read_case(asked.messages[-1].text)
     is_json = asked.response_format.type == "json_object"
 
     def write(played: PlayedTable) -> str:
-        return json.dumps(describe_play(played)) if is_json else played.minutes
+        return json.dumps(played.as_fields()) if is_json else played.minutes
 
     if not asked.stream:
         played = await tables.decide(case)
         message, _ = make_message(write(played), with_tools=False)
-        return JSONResponse(_make_reply(asked.model, message, "stop", _count(played)))
+        return JSONResponse(_make_reply(asked.model, message, "stop", _count_usage(played)))
     return await _stream(tables, asked, case, write, has_progress=not is_json)
 
 
@@ -182,16 +182,10 @@ async def _stream(
         playing.result()
 
     async def send() -> AsyncIterator[str]:
-        identity, created = _draw_id(), int(time.time())
+        head = _head(asked.model, "chat.completion.chunk")
 
         def chunk(delta: dict[str, str], reason: str | None = None, **more: Any) -> str:
             choice = {"index": 0, "delta": delta, "finish_reason": reason}
-            head = {
-                "id": identity,
-                "object": "chat.completion.chunk",
-                "created": created,
-                "model": asked.model,
-            }
             return f"data: {json.dumps({**head, 'choices': [choice], **more})}\n\n"
 
         try:
@@ -209,8 +203,7 @@ async def _stream(
             yield chunk({"content": f"\n{text}" if has_progress else text})
             yield chunk({}, "stop")
             if asked.stream_options is not None and asked.stream_options.include_usage:
-                whole = json.loads(chunk({}).removeprefix("data: "))
-                yield f"data: {json.dumps({**whole, 'choices': [], 'usage': _count(played)})}\n\n"
+                yield chunk({}, choices=[], usage=_count_usage(played))
             yield "data: [DONE]\n\n"
         finally:
             playing.cancel()
@@ -307,28 +300,22 @@ def _drop_unset(value: Any) -> Any:
     return [_drop_unset(one) for one in value] if isinstance(value, list) else value
 
 
+def _head(model: str, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
+
+
 def _make_reply(model: str, message: dict[str, Any], reason: str, usage: dict[str, int]) -> dict[str, Any]:
-    return {
-        "id": _draw_id(),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
-        "usage": usage,
-    }
+    choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    return {**_head(model, "chat.completion"), "choices": [choice], "usage": usage}
 
 
-def _count(played: PlayedTable) -> dict[str, int]:
+def _count_usage(played: PlayedTable) -> dict[str, int]:
     return _make_usage(played.prompt_tokens, played.completion_tokens)
 
 
 def _make_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
     total = prompt_tokens + completion_tokens
     return {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total}
-
-
-def _draw_id() -> str:
-    return f"chatcmpl-{uuid.uuid4().hex}"
 
 
 def _fail(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:

@@ -7,11 +7,13 @@ import asyncio
 import hashlib
 import itertools
 import json
+import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import NOT_SCORED
@@ -19,13 +21,15 @@ from evaluation.minutes.transcript import render_text, transcript
 from roles.base import Role, Tool
 from roles.errors import InfrastructureError, UserError
 from roles.registry import ROLES
+from roles.team import RECONCILER
 from scenarios.team.playable import PlayableCase
-from scenarios.written.written_case import FreeCase
+from scenarios.written.written_case import MAX_CASE_BYTES, FreeCase
 from serving.endpoint.metrics import Metrics
-from serving.endpoint.served_team import ServedTeam, check_seat
 from serving.endpoint.tool_talk import Turn
 from simulator.agents.scripted_policies import remember_cases
+from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
+from simulator.game import MakeGame
 from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.graph.seating import Seating
 from simulator.observer import Watch
@@ -37,6 +41,30 @@ MOST_WAITING = 256
 MOST_KNOWN = 20_000  # different cases that scripted seats keep
 MOST_MINUTES = 500  # plays whose text can be asked for later
 Tell = Callable[[str], None]  # one line of progress
+
+
+class ServedTeam(Protocol):
+    """A team as the endpoint needs it; `emads.load_team` returns such teams, and says what these are."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def chat(self) -> Chat: ...
+
+    @property
+    def sampling(self) -> Sampling: ...
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def make_game(self) -> MakeGame: ...
+
+    def read_case(self, path: Path) -> FreeCase: ...
 
 
 class BusyError(Exception):
@@ -63,6 +91,10 @@ class PlayedTable:
     prompt_tokens: int
     completion_tokens: int
 
+    def as_fields(self) -> dict[str, Any]:
+        """Return the play as JSON values, without its minutes."""
+        return {name: value for name, value in asdict(self).items() if name != "minutes"}
+
 
 class Tables:
     """The team and its engine behind a queue of bounded length.
@@ -78,10 +110,9 @@ class Tables:
         known: list[PlayableCase] | None = None,
         most_at_once: int = MOST_AT_ONCE,
         most_waiting: int = MOST_WAITING,
-        metrics: Metrics | None = None,
     ) -> None:
         """`known`: cases that scripted seats can play, which grows; None where no seat is scripted."""
-        self.team, self.engine, self.metrics = team, engine, metrics or Metrics()
+        self.team, self.engine, self.metrics = team, engine, Metrics()
         self.most_at_once, self.most_waiting = most_at_once, most_waiting
         self._known = known
         self._cases: dict[str, FreeCase] = {}
@@ -216,12 +247,36 @@ class Tables:
             self._known.append(case)
         return self._cases[case.key]
 
+    def read_case(self, text: str) -> FreeCase:
+        """Return the case in a message: YAML, or Markdown that begins with YAML between two `---` lines.
+
+        A message may fence it as a code block, as chat models do.
+
+        Raises:
+            UserError: no case, or one that this team cannot play; names line, field and remedy.
+        """
+        text = text.strip()
+        lines = text.split("\n")
+        if len(lines) > 2 and lines[0].startswith("```") and lines[-1].strip() == "```":
+            text = "\n".join(lines[1:-1])
+        if len(text.encode(errors="surrogatepass")) > MAX_CASE_BYTES:
+            raise UserError(f"the case has more than {MAX_CASE_BYTES} bytes; it is a page or two, shorten it")
+        with tempfile.TemporaryDirectory(prefix="emads-case-") as folder:
+            path = Path(folder) / f"message{'.md' if text.startswith('---') else '.yaml'}"
+            path.write_bytes(text.encode(errors="replace"))
+            try:
+                return self.team.read_case(path)
+            except UserError as error:
+                raise UserError(str(error).replace(str(path), "case")) from None
+
     def find_minutes(self, number: str) -> str | None:
         """Return the text of a play; None where it was none, or long ago."""
         return self._minutes.get(number)
 
     async def _speak(self, case: FreeCase, seat: str, second: str | None) -> tuple[str, str]:
-        check_seat(case, seat)
+        if seat not in case.seats:
+            note = f"; {RECONCILER} decides: call decide" if seat == RECONCILER else ""
+            raise UserError(f"no seat {seat!r} in this case (seats: {', '.join(case.seats)}){note}")
         case = self.settle(case)
         session = f"serve/{next(self._numbers)}"
         seating, game = self.make_seating(session, None), self._make_game(case)
@@ -270,8 +325,3 @@ def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:
     shown = json.dumps([tool.as_chat_tool() for tool in tools], sort_keys=True)
     name = f"{role.name}+{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
     return replace(role, name=name, tools=tuple(tools))
-
-
-def describe_play(played: PlayedTable) -> dict[str, Any]:
-    """Return a play as JSON values, without its minutes."""
-    return {name: value for name, value in asdict(played).items() if name != "minutes"}
