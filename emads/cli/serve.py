@@ -152,7 +152,7 @@ def serve_env(
     standard: Annotated[str, typer.Option(help="nemo-gym or openenv.")] = "nemo-gym",
 ) -> None:
     """Serve role families, seats of the team and tasks over HTTP, for other trainers."""
-    from serving.environments.plays import open_kinds
+    from serving.environments.plays import open_kinds, write_rows
 
     if standard not in ("nemo-gym", "openenv"):
         raise unknown("standard", standard, ["nemo-gym", "openenv"])
@@ -162,22 +162,25 @@ def serve_env(
     check_at_least("--count", count, 1)
     levels = parse_difficulties(difficulties)
     if rows is not None:
-        from serving.environments.http_rows import write_rows
-
-        write_rows(rows, name, split="train", seed=0, count=count, difficulties=levels, kinds=kinds)
+        write_rows(rows, name, count=count, difficulties=levels, kinds=kinds)
         typer.echo(f"rows: {rows}")
-    if standard == "openenv":
-        try:
-            from serving.environments import openenv_env
-        except ImportError:
-            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
-        openenv_env.serve(port, kinds, name)
-        return
     try:
-        from serving.environments.http_env import serve
+        from serving.guard import run_server, settle_access
+
+        if standard == "openenv":
+            from serving.environments.openenv_env import make_app
+
+            app, shown, limits = make_app(kinds, name), "OpenEnv environment", None
+        else:
+            from serving.environments import http_env
+
+            app, shown = http_env.make_app(kinds), f"environments {', '.join(kinds)}"
+            limits = http_env.LIMITS
     except ImportError:
+        if standard == "openenv":
+            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    serve(port, kinds)
+    run_server(app, settle_access(port=port), name=shown, limits=limits)
 
 
 def _name_user() -> str:

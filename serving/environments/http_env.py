@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
 from serving.environments.plays import KINDS, Kind, Play, ScenarioName, start_play
-from serving.guard import Limits, run_server, settle_access
+from serving.guard import Limits
 
 MAX_SESSIONS = 10_000  # those that were not used for longest are forgotten first
 SESSION_LOST = {
@@ -121,6 +121,7 @@ class Sessions:
 
 COOKIE = "emads_session"
 MAX_BODY_BYTES = 4 << 20  # of a row with its rollout
+LIMITS = Limits(max_body_bytes=MAX_BODY_BYTES)
 MAX_CALL_BYTES = 64 << 10  # of a tool call's arguments
 
 M = TypeVar("M", bound=BaseModel)
@@ -136,6 +137,9 @@ class EpisodeId(_Strict):
 
     rollout_id: Id
     attempt: int = Field(default=0, ge=0)
+
+    def __str__(self) -> str:
+        return f"{self.rollout_id}/{self.attempt}"
 
 
 class TaskId(_Strict):
@@ -179,7 +183,7 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
         row = await _read_object(request)
         if "resources_session_id" in row:
             seed = _validate(SeedRequest, row)
-            sessions.seed(seed.resources_session_id, _read_name(seed.task_data), _key(seed.episode_id))
+            sessions.seed(seed.resources_session_id, _read_name(seed.task_data), str(seed.episode_id))
             response.set_cookie(COOKIE, seed.resources_session_id, httponly=True, samesite="strict")
             return {"resources_session_id": seed.resources_session_id}
         token = request.cookies.get(COOKIE)
@@ -192,7 +196,7 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
     @app.post("/close_session")
     async def close_session(request: Request) -> dict[str, str]:
         close = _validate(CloseRequest, await _read_object(request))
-        sessions.close(close.resources_session_id, _key(close.episode_id))
+        sessions.close(close.resources_session_id, str(close.episode_id))
         return {"resources_session_id": close.resources_session_id}
 
     @app.post("/verify")
@@ -201,7 +205,7 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
         if "verification_input" in row:
             asked = _validate(VerifyRequest, row)
             answer = find_answer(_read_response(asked.verification_input))
-            verdict = sessions.verify(sessions.find_by_owner(_key(asked.episode_id)), answer)
+            verdict = sessions.verify(sessions.find_by_owner(str(asked.episode_id)), answer)
             return {**asked.verification_input, **verdict}
         answer = find_answer(_read_response(row))
         return {**row, **sessions.verify(request.cookies.get(COOKIE), answer, _read_name(row))}
@@ -268,20 +272,6 @@ def find_answer(response: Mapping[str, Any]) -> str:
         return content
     texts = [part.get("text") for part in content or () if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def serve(port: int, kinds: Mapping[str, Kind] = KINDS) -> None:
-    """Serve on 127.0.0.1 until it is interrupted.
-
-    Raises:
-        UserError: the port is taken, or none.
-    """
-    access, limits = settle_access(port=port), Limits(max_body_bytes=MAX_BODY_BYTES)
-    run_server(make_app(kinds), access, name=f"environments {', '.join(kinds)}", limits=limits)
-
-
-def _key(episode: EpisodeId) -> str:
-    return f"{episode.rollout_id}/{episode.attempt}"
 
 
 def _read_response(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,7 +5,8 @@ Adapters (HTTP, OpenEnv, Gymnasium, TRL, verifiers) translate this to their stan
 family. Truth stays behind the verifier, and the test split is not played.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from scenarios.base import Family, Scenario, ToolCall, Verdict
 from scenarios.registry import FAMILIES
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from serving.environments import seat_tasks
+from simulator.export.episode_files import write_lines
 
 MOST = 2**63 - 1  # of a seed or an index
 
@@ -178,3 +180,50 @@ def start_play(name: ScenarioName, kinds: Mapping[str, Kind] = KINDS) -> Play:
     except ValueError as error:  # imported tasks are finite
         raise UserError(str(error)) from None
     return Play(kind, scenario)
+
+
+def make_row(play: Play) -> dict[str, Any]:
+    """One row of a data set for NeMo Gym and verifiers: the request to a Responses API, and the scenario.
+
+    Example: make_row(start_play(name))["scenario"]["family"] == "cto"
+    """
+    scenario = play.scenario
+    system, user = play.messages
+    return {
+        "responses_create_params": {
+            "input": [{**system, "role": "developer"}, user],
+            "tools": [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in play.tools
+            ],
+            "parallel_tool_calls": False,
+        },
+        "scenario": {name: getattr(scenario, name) for name in ScenarioName.model_fields},
+    }
+
+
+def write_rows(
+    path: Path, family: str, *, count: int, difficulties: Sequence[int], kinds: Mapping[str, Kind] = KINDS
+) -> None:
+    """Write a JSONL file of the family's first `count` training scenarios, difficulties in turn.
+
+    Raises:
+        UserError: a scenario that the family does not have.
+    """
+    names = (
+        ScenarioName(
+            family=family,
+            split="train",
+            seed=0,
+            index=index,
+            difficulty=difficulties[index % len(difficulties)],
+        )
+        for index in range(count)
+    )
+    write_lines(path, (json.dumps(make_row(start_play(name, kinds))) for name in names))
