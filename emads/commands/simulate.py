@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from emads.played_case import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
+from emads.api import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
 from emads.seats import EMBEDDED, SCRIPTED, STOPPED
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
