@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 from emads.seats import SCRIPTED, STAGES
 from emads.seats.person import PersonEngine, WebPersonEngine
 from emads.seats.players import (
+    ApiOptions,
     ApiPlayer,
     HumanPlayer,
     Player,
@@ -22,7 +23,6 @@ from emads.seats.players import (
     Seats,
     read_seats,
 )
-from emads.seats.prices import ApiOptions
 from emads.seats.scripts import check_habits, make_script, make_solo_script, refuse_words
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES

@@ -106,8 +106,7 @@ def evaluate(
     refuse_options(kind, {option: value for option, value in given.items() if option not in allowed})
     if at_table:
         from emads.commands.suites import evaluate_table_suite
-        from emads.seats.players import RunPlayer, Seats
-        from emads.seats.prices import ApiOptions
+        from emads.seats.players import ApiOptions, RunPlayer, Seats
         from training.export.team_folder import find_stage
 
         players, endpoints = chosen or (Seats({}), ApiOptions())
@@ -118,8 +117,7 @@ def evaluate(
         )
     if plays_seats:
         from emads.commands.play_seats import evaluate_seats
-        from emads.seats.players import read_seats
-        from emads.seats.prices import ApiOptions
+        from emads.seats.players import ApiOptions, read_seats
 
         players, endpoints = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
         source = home if chosen else None
@@ -312,8 +310,7 @@ def judge(
             raise UserError(
                 f"--criterion {name!r} is not of the form NAME=QUESTION: clear='is it easy to follow?'"
             )
-    from emads.seats.players import ApiPlayer, read_player
-    from emads.seats.prices import read_api_options
+    from emads.seats.players import ApiPlayer, read_api_options, read_player
 
     player = read_player(model)
     if not isinstance(player, ApiPlayer):

@@ -8,8 +8,7 @@ import typer
 from roles.errors import UserError
 
 if TYPE_CHECKING:
-    from emads.seats.players import Seats
-    from emads.seats.prices import ApiOptions
+    from emads.seats.players import ApiOptions, Seats
 
 DEFAULT_RUN = Path("runs/demo")
 
@@ -73,7 +72,6 @@ def read_seat_options(seat: list[str] | None, api: list[str] | None) -> "tuple[S
         if api:
             raise UserError(f"--api {api[0]} goes with --seat SEAT=openai:MODEL@URL")
         return None
-    from emads.seats.players import read_seats
-    from emads.seats.prices import read_api_options
+    from emads.seats.players import read_api_options, read_seats
 
     return read_seats(seat), read_api_options(api or ())

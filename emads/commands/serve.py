@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emads import __version__
-from emads.seats.players import Seats
-from emads.seats.prices import ApiOptions
+from emads.seats.players import ApiOptions, Seats
 from emads.team import load_team
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase

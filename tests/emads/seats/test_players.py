@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emads.seats.players import ApiPlayer, RunPlayer, ScriptPlayer, read_seats
-from emads.seats.prices import Price, read_api_options
+from emads.seats.players import ApiPlayer, Price, RunPlayer, ScriptPlayer, read_api_options, read_seats
 from emads.seats.scripts import check_habits
 from roles.errors import UserError
 
