@@ -30,7 +30,7 @@ from simulator.agents.agent_kinds import AGENT_KINDS, AgentKind, AgentLimits
 from simulator.graph.runner import play_episodes
 from simulator.observer import Watch
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
+from simulator.reward import TeamVerdict, score_episode
 
 if TYPE_CHECKING:
     from training.runs.run_folder import Run
@@ -274,7 +274,12 @@ def play(
         True
     """
     chosen = _choose_cases(team, cases, first_index)
-    played = play_cases(team, chosen, watch=watch, kinds=_check_kinds(kinds or {}), limits=limits)
+    for role, kind in (kinds or {}).items():
+        if role not in ROLES:
+            raise unknown("role", role, list(ROLES))
+        if kind not in AGENT_KINDS:
+            raise unknown("agent kind", str(kind), list(AGENT_KINDS))
+    played = play_cases(team, chosen, watch=watch, kinds=kinds, limits=limits)
     refuse_faulty(played)
     return played
 
@@ -319,18 +324,14 @@ def play_cases(
         PlayedCase(
             case=case,
             episode=episode,
-            verdict=_score(case, episode, weights),
+            verdict=score_episode(case, episode, weights)
+            if isinstance(case, TeamScenario) and episode.error is None
+            else None,
             label=team.label,
             briefs={seat: team.make_game(case).write_report_brief(seat) for seat in case.seats},
         )
         for case, episode in zip(chosen, episodes, strict=True)
     ]
-
-
-def _score(case: PlayableCase, episode: Episode, weights: TeamRewardWeights) -> TeamVerdict | None:
-    if not isinstance(case, TeamScenario) or episode.error is not None:
-        return None
-    return score_episode(case, episode, weights)
 
 
 def run_apart(call: Callable[[], Result]) -> Result:
@@ -354,25 +355,11 @@ def _choose_cases(team: Team, cases: object, first_index: int) -> list[PlayableC
     listed = [cases] if isinstance(cases, str | Path) or _is_case(cases) else cases
     if isinstance(listed, bool) or not isinstance(listed, Sequence) or not listed:
         raise UserError(f"cases {cases!r} must be a number, a case file, a scenario, or a list of these")
-    return [_read_case(team, one) for one in listed]
-
-
-def _read_case(team: Team, case: object) -> PlayableCase:
-    if _is_case(case):
-        return case
-    if not isinstance(case, str | Path):
-        raise UserError(f"case {case!r} is neither a case file nor a scenario of emads.generate")
-    return team.read_case(Path(case))
+    for case in listed:
+        if not (isinstance(case, str | Path) or _is_case(case)):
+            raise UserError(f"case {case!r} is neither a case file nor a scenario of emads.generate")
+    return [team.read_case(Path(one)) if isinstance(one, str | Path) else one for one in listed]
 
 
 def _is_case(value: object) -> TypeGuard[PlayableCase]:
     return hasattr(value, "parts_of")
-
-
-def _check_kinds(kinds: Mapping[str, AgentKind]) -> Mapping[str, AgentKind]:
-    for role, kind in kinds.items():
-        if role not in ROLES:
-            raise unknown("role", role, list(ROLES))
-        if kind not in AGENT_KINDS:
-            raise unknown("agent kind", str(kind), list(AGENT_KINDS))
-    return kinds

@@ -23,7 +23,7 @@ from emads.seats.players import (
     Seats,
     read_seats,
 )
-from emads.seats.scripts import check_habits, make_script, make_solo_script, refuse_words
+from emads.seats.scripts import check_habits, make_script, make_solo_script
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from roles.team import RECONCILER
@@ -96,11 +96,6 @@ class Team:
         return self.seats.players == [ScriptPlayer()]
 
     @property
-    def has_script(self) -> bool:
-        """True if a script plays a seat: it must know every case beforehand."""
-        return any(isinstance(player, ScriptPlayer) for player in self.seats.players)
-
-    @property
     def label(self) -> str:
         """The team in words, for minutes and tables."""
         if self.sole_run is not None:
@@ -156,11 +151,6 @@ class Team:
         return partial(PlanGame, questions=most, own_styles=own)
 
     @property
-    def stop(self) -> str | None:
-        """The reason for which endpoints were asked no more; None where nothing stopped the play."""
-        return self.ledger.stop
-
-    @property
     def spent(self) -> float | None:
         """The cost of all endpoints, stored replies included; None if a price is not given."""
         players = [player for player in self.seats.players if isinstance(player, ApiPlayer)]
@@ -190,7 +180,10 @@ class Team:
             run.check_room(case, path)
         for seat in case.list_unlisted():
             if isinstance(self.seats.player_of(seat), ScriptPlayer):
-                raise refuse_words(path, seat)
+                raise UserError(
+                    f"{path}: seats.{seat} gives words alone, and the scripted experts read lists;"
+                    " add upgrades, needs or veto, or play it with a model that reads words"
+                )
         return case
 
     @contextmanager

@@ -30,7 +30,7 @@ MIN_TOKEN_CHARACTERS = 16
 MAX_BODY_BYTES = 1 << 20
 BODY_TIMEOUT_S = 30.0
 DRAINED_BYTES, DRAIN_S = 16 << 20, 2.0  # of a refused body: read on, so that its sender sees the answer
-GRACE_S = 30.0  # for requests at work when the service is told to end
+GRACE_S = 30  # for requests at work when the service is told to end
 KEEP_ALIVE_S = 15
 MAX_CONNECTIONS = 1_000  # at once; one more is answered with 503
 HEADERS = {
@@ -293,10 +293,9 @@ def run_server(
     *,
     name: str,
     limits: Limits | None = None,
-    grace_s: float = GRACE_S,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; requests at work then have `grace_s` seconds to end.
+    """Serve until SIGINT or SIGTERM; requests at work then have GRACE_S seconds to end.
 
     `listener`: an open socket, for callers that must know the address before. The first line that is printed
     names the address, with the port that was taken for port 0.
@@ -314,7 +313,7 @@ def run_server(
         proxy_headers=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=max(1, round(grace_s)),
+        timeout_graceful_shutdown=GRACE_S,
     )
     with listener or open_socket(access) as opened:
         print(f"{name}: {name_address(opened)} (Ctrl-C ends it)", flush=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emads import __version__
-from emads.seats.players import ApiOptions, Seats
+from emads.seats.players import ApiOptions, ScriptPlayer, Seats
 from emads.team import load_team
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
@@ -15,10 +15,6 @@ from serving.endpoint.app import LIMITS, Governance, make_app
 from serving.endpoint.tables import Tables
 from serving.guard import MIN_TOKEN_CHARACTERS, name_address, open_socket, run_server, settle_access
 from simulator.governance.seals import KEY_BYTES, find_key
-
-MOST_AT_ONCE = 16  # jobs at work
-MOST_WAITING = 256  # jobs in the queue; one more is refused with 429
-GRACE_S = 30.0  # that jobs at work have when the server is ended
 
 
 def serve_team(
@@ -53,16 +49,11 @@ def serve_team(
     model = "team" if source is None else re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(source).resolve().name)
     known: list[PlayableCase] = [team.draw_case(0)]  # has every seat that a case can have
     with open_socket(access) as listener, team.serve(known) as opened:
-        tables = Tables(
-            team,
-            opened,
-            known=known if team.has_script else None,
-            most_at_once=MOST_AT_ONCE,
-            most_waiting=MOST_WAITING,
-        )
+        is_any_scripted = any(isinstance(player, ScriptPlayer) for player in team.seats.players)
+        tables = Tables(team, opened, known=known if is_any_scripted else None)
         app = make_app(tables, model, governance, url=url or name_address(listener), version=__version__)
         shown = f"{team.label} as model {model!r}"
-        run_server(app, access, name=shown, limits=LIMITS, grace_s=GRACE_S, listener=listener)
+        run_server(app, access, name=shown, limits=LIMITS, listener=listener)
 
 
 def read_token(variable: str) -> str:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from emads.seats.players import ScriptPlayer, Seats
 from roles.errors import UserError, unknown
@@ -22,11 +21,6 @@ from simulator.agents.scripted_policies import (
 from simulator.engines.scripted import SeededPolicy
 
 
-def list_habits(seat: str) -> list[str]:
-    """Return what a scripted player of the seat can be told to be."""
-    return [*(FUNDING_HABITS if seat == RECONCILER else REPORT_HABITS), *BASELINES]
-
-
 def check_habits(seats: Seats) -> None:
     """Refuse a habit that its seat does not have.
 
@@ -36,7 +30,7 @@ def check_habits(seats: Seats) -> None:
     for seat in ROLES:
         player = seats.player_of(seat)
         if isinstance(player, ScriptPlayer) and player.habit is not None:
-            known = list_habits(seat)
+            known = [*(FUNDING_HABITS if seat == RECONCILER else REPORT_HABITS), *BASELINES]
             if player.habit not in known:
                 raise unknown(f"habit of {seat}", player.habit, known)
 
@@ -78,14 +72,6 @@ def make_solo_script(
         raise ValueError(f"the transcript holds no brief of {role}")
 
     return answer
-
-
-def refuse_words(path: Path, seat: str) -> UserError:
-    """Return the mistake that a case gives words alone to a seat that a script plays."""
-    return UserError(
-        f"{path}: seats.{seat} gives words alone, and the scripted experts read lists;"
-        " add upgrades, needs or veto, or play it with a model that reads words"
-    )
 
 
 def _sit_out(transcript: str, rng: random.Random) -> str:
