@@ -8,8 +8,16 @@ from urllib.parse import urlsplit
 
 import typer
 
-from emads.cli.checks import check_at_least, choose_stage, parse_difficulties, refuse_missing_run
-from emads.cli.options import ApiOption, RunArgument, SeatOption, read_seat_options
+from emads.cli.options import (
+    ApiOption,
+    RunArgument,
+    SeatOption,
+    check_at_least,
+    choose_stage,
+    parse_difficulties,
+    read_seat_options,
+    refuse_missing_run,
+)
 from roles.errors import UserError, unknown
 
 REVIEW_PORT = 8800

@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.checks import (
+from emads.cli.options import (
+    ApiOption,
+    SeatOption,
     check_at_least,
     check_file_target,
     check_page_folder,
     choose_stage,
+    read_seat_options,
     refuse_missing_run,
 )
-from emads.cli.options import ApiOption, SeatOption, read_seat_options
 from emads.seats import SCRIPTED
 from roles.errors import UserError, unknown
 
