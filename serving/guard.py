@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roles.errors import UserError
@@ -60,7 +60,6 @@ class Limits:
     max_body_bytes: int = MAX_BODY_BYTES  # of a request
     body_timeout_s: float = BODY_TIMEOUT_S  # until its last byte is here
     open_paths: frozenset[str] = frozenset()  # need no token
-    cookie: str | None = None  # cookie that may carry the token in place of the header; None: none may
     headers: Mapping[str, str] = field(default_factory=lambda: dict(HEADERS))  # where a response lacks them
 
 
@@ -136,17 +135,21 @@ class Guard:
             refused = body
         else:
             await _drain(receive)
-        await _refuse(send, *refused)
+        headers = {"connection": "close"}  # the rest of a body is not read
+        if refused[0] == HTTPStatus.UNAUTHORIZED:
+            headers["www-authenticate"] = "Bearer"
+        response = Response(describe_error(*refused), refused[0].value, headers, "application/json")
+        await response(scope, receive, send)
 
     def find_fault(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         """Return why a request or a websocket is refused before its body is read, or None."""
         headers = Headers(scope=scope)
-        host = _one(headers, "host")
-        if host is None or _name_of(host) not in self._access.hosts:
+        hosts = [host.lower() for host in headers.getlist("host")]
+        if len(hosts) != 1 or _name_of(hosts[0]) not in self._access.hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "this service does not answer to the name in Host"
         if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
             origins = headers.getlist("origin")
-            if any(_site_of(origin) != host.lower() for origin in origins):
+            if any(_site_of(origin) != hosts[0] for origin in origins):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another origin"
             if any(site not in OWN_SITES for site in headers.getlist("sec-fetch-site")):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another site"
@@ -156,14 +159,10 @@ class Guard:
 
     def _is_known(self, headers: Headers) -> bool:
         token = self._access.token
-        if token is None:
-            return True
-        shown = [
-            value[7:].strip() for value in headers.getlist("authorization") if value[:7].lower() == "bearer "
-        ]
-        if not shown and self._limits.cookie is not None:
-            shown = _read_cookie(headers, self._limits.cookie)
-        return len(shown) == 1 and hmac.compare_digest(shown[0].encode(), token.encode())
+        given = [one for one in headers.getlist("authorization") if one[:7].lower() == "bearer "]
+        if token is None or len(given) != 1:
+            return token is None
+        return hmac.compare_digest(given[0][7:].strip().encode(), token.encode())
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes | tuple[HTTPStatus, str]:
         most = self._limits.max_body_bytes
@@ -234,24 +233,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-async def _refuse(send: Send, status: HTTPStatus, message: str) -> None:
-    body = describe_error(status, message)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),  # the rest of a body is not read
-    ]
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status.value, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _one(headers: Headers, name: str) -> str | None:
-    values = headers.getlist(name)
-    return values[0] if len(values) == 1 else None
-
-
 def _site_of(origin: str) -> str | None:
     """Return name and port in an Origin header; None where it is no address."""
     try:
@@ -263,19 +244,7 @@ def _site_of(origin: str) -> str | None:
 def _name_of(host: str) -> str:
     """Return the name in a Host header without its port: "[::1]:80" gives "[::1]"."""
     name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdigit() else host).lower()
-
-
-def _read_cookie(headers: Headers, name: str) -> list[str]:
-    found = []
-    for line in headers.getlist("cookie"):
-        try:
-            cookies = SimpleCookie(line)
-        except CookieError:
-            continue
-        if name in cookies:
-            found.append(cookies[name].value)
-    return found
+    return name if colon and port.isdigit() else host
 
 
 def _is_loopback(host: str) -> bool:

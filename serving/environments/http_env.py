@@ -83,17 +83,6 @@ class Sessions:
         while len(self._closed) > 10 * self._max_sessions:
             self._closed.popitem(last=False)
 
-    def call(self, session: str | None, name: str, arguments: Mapping[str, Any]) -> str:
-        """The tool's observation; a call that it refuses is an observation, too.
-
-        Raises:
-            HTTPException: 404 without a session.
-        """
-        play = self.find(session)
-        if play is None:
-            raise HTTPException(404, "no such session; POST /seed_session first")
-        return play.call(name, arguments)
-
     def verify(self, session: str | None, answer: str, name: ScenarioName | None = None) -> dict[str, Any]:
         """The reward of the session's first answer with its parts, as the fields of a verify response.
 
@@ -225,7 +214,10 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
     @app.post("/{tool}")
     async def call_tool(tool: str, request: Request) -> dict[str, str]:
         arguments = await _read_object(request, MAX_CALL_BYTES)
-        return {"observation": sessions.call(request.cookies.get(COOKIE), tool, arguments)}
+        play = sessions.find(request.cookies.get(COOKIE))
+        if play is None:
+            raise HTTPException(404, SESSION_LOST["failure_reason"])
+        return {"observation": play.call(tool, arguments)}
 
     return app
 

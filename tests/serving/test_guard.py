@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from http.cookies import SimpleCookie
 from typing import Any
 
 import httpx
@@ -13,7 +12,7 @@ from roles.errors import UserError
 from serving.guard import Access, Guard, Limits, settle_access
 
 TOKEN = "0123456789abcdef-a-token"
-LIMITS = Limits(max_body_bytes=100, open_paths=frozenset({"/health"}), cookie="session")
+LIMITS = Limits(max_body_bytes=100, open_paths=frozenset({"/health"}))
 
 
 class Echo:
@@ -95,9 +94,7 @@ def test_a_changing_request_of_the_own_page_or_of_a_program_is_let_through() -> 
         {"authorization": "Bearer wrong"},
         {"authorization": f"Basic {TOKEN}"},
         {"authorization": f"Bearer {TOKEN}x"},
-        {"cookie": f"other={TOKEN}"},
-        {"cookie": "session=wrong"},
-        {"authorization": "Bearer wrong", "cookie": f"session={TOKEN}"},
+        {"cookie": f"session={TOKEN}"},
     ],
 )
 def test_without_the_token_only_open_paths_answer(headers: dict[str, str]) -> None:
@@ -107,10 +104,8 @@ def test_without_the_token_only_open_paths_answer(headers: dict[str, str]) -> No
     assert ask(CLOSED, path="/health", **headers)[1] == 1
 
 
-def test_the_token_opens_as_a_header_and_where_allowed_as_a_cookie() -> None:
+def test_the_token_opens_as_a_header() -> None:
     assert ask(CLOSED, authorization=f"bearer {TOKEN}")[1] == 1
-    cookie = SimpleCookie({"session": TOKEN})["session"].OutputString()
-    assert ask(CLOSED, cookie=cookie)[1] == 1
 
 
 def test_a_body_over_the_limit_never_reaches_the_app_whether_its_length_is_told_or_not() -> None:
