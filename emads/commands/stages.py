@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from emads.commands.review_queue import REVIEW, queue_cases
+from emads.commands.review import REVIEW, queue_cases
 from evaluation.scoring.outcomes import FEEDBACK_STAGES, TEAM
 from roles.errors import UserError
 from roles.registry import ROLES

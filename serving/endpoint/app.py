@@ -12,8 +12,7 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from fastapi import FastAPI, Response
 
-from serving.endpoint.a2a_agent import FileTaskStore, TeamExecutor, make_card
-from serving.endpoint.governed_tables import GovernedTables
+from serving.endpoint.a2a_agent import FileTaskStore, GovernedTables, TeamExecutor, make_card
 from serving.endpoint.mcp_server import make_mcp_app
 from serving.endpoint.metrics import CONTENT_TYPE
 from serving.endpoint.openai_api import make_openai_routes

@@ -20,24 +20,17 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from roles.base import AnswerError, parse_strict_json
+from roles.base import AnswerError, Tool, parse_strict_json, say_fault
 from roles.errors import InfrastructureError, UserError, unknown
 from roles.limits import MAX_CALLS_PER_TURN
 from roles.registry import ROLES
+from scenarios.base import ToolCall
 from scenarios.written.written_case import FreeCase
-from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell
-from serving.endpoint.tool_talk import (
-    MOST_TOOLS,
-    MadeCall,
-    OfferedTool,
-    Turn,
-    make_message,
-    order_results,
-    write_calls,
-)
+from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, Turn
 from serving.guard import describe_error
+from simulator.tool_calls import OPEN, BadToolCallError, format_tool_call, parse_tool_calls
 
-MOST_MESSAGES = 64
+MOST_MESSAGES, MOST_TOOLS = 64, 64
 IGNORED = frozenset(
     {
         "frequency_penalty",
@@ -53,6 +46,56 @@ IGNORED = frozenset(
 
 class _RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OfferedFunction(_RequestBody):
+    """A tool of the caller. Example: OfferedFunction(name="add", parameters={"type": "object"})"""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, Any] = Field(default={})
+    strict: Literal[False] | None = None
+
+
+class OfferedTool(_RequestBody):
+    """An entry of `tools`."""
+
+    type: Literal["function"]
+    function: OfferedFunction
+
+    def as_tool(self) -> Tool:
+        """Return it as roles have tools."""
+        schema = {"type": "object", "properties": {}, **self.function.parameters}
+        return Tool(name=self.function.name, description=self.function.description, parameters=schema)
+
+
+class CalledFunction(_RequestBody):
+    """Name and arguments of a call, as JSON text."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class MadeCall(_RequestBody):
+    """An entry of `tool_calls` of an assistant's message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+    def as_call(self) -> ToolCall:
+        """Return it as agents make calls.
+
+        Raises:
+            UserError: arguments that are no JSON object.
+        """
+        try:
+            arguments = parse_strict_json(self.function.arguments)
+        except AnswerError as error:
+            raise UserError(f"tool_calls: the arguments of {self.id!r} are no JSON: {error}") from None
+        if not isinstance(arguments, dict):
+            raise UserError(f"tool_calls: the arguments of {self.id!r} are no JSON object")
+        return ToolCall(name=self.function.name, arguments=arguments)
 
 
 class TextPart(_RequestBody):
@@ -260,7 +303,8 @@ def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
         if message.role == "user":
             turns.append(("user", (message.text,)))
             continue
-        turns.append(("assistant", (write_calls(message.text, message.tool_calls),)))
+        calls = (call.as_call() for call in message.tool_calls)
+        turns.append(("assistant", (format_tool_call(message.text, *calls),)))
         results = list(takewhile(lambda one: one.role == "tool", spoken[place + 1 :]))
         if results or message.tool_calls:
             found = [(one.tool_call_id, one.text) for one in results]
@@ -269,6 +313,37 @@ def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
     if not turns or turns[-1][0] == "assistant" or num_results != sum(one.role == "tool" for one in spoken):
         raise UserError("messages must begin with user, and end with user or results of tools")
     return [("user", ("\n\n".join([*own, turns[0][1][0]]),)), *turns[1:]]
+
+
+def order_results(calls: Sequence[MadeCall], results: Sequence[tuple[str | None, str]]) -> tuple[str, ...]:
+    """Return the texts of (id, text) in the order of the calls.
+
+    Raises:
+        UserError: not one result for each call.
+    """
+    wanted, found = [call.id for call in calls], [identity for identity, _ in results]
+    if sorted(wanted) != sorted(map(str, found)):
+        raise UserError(f"messages: the calls {wanted} have the results {found}; send one for each call")
+    texts = dict(results)
+    return tuple(texts[identity] for identity in wanted)
+
+
+def make_message(text: str, *, with_tools: bool) -> tuple[dict[str, Any], bool]:
+    """Return a reply's message, and whether it calls tools; words that only look like a call are content."""
+    plain = {"role": "assistant", "content": text, "refusal": None}
+    try:
+        calls = parse_tool_calls(text) if with_tools else ()
+    except BadToolCallError:
+        return plain, False
+    if not calls:
+        return plain, False
+    said = text[: text.index(OPEN)].strip()
+    return {**plain, "content": said or None, "tool_calls": [_describe_call(call) for call in calls]}, True
+
+
+def _describe_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
+    return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
 def _read_request(body: bytes) -> ChatRequest:
@@ -282,8 +357,7 @@ def _read_request(body: bytes) -> ChatRequest:
         asked = {key: one for key, one in value.items() if key not in IGNORED}
         return ChatRequest.model_validate(_drop_unset(asked))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise UserError(say_fault(error)) from None
 
 
 def _drop_unset(value: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import NOT_SCORED
@@ -25,7 +25,6 @@ from roles.team import RECONCILER
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import MAX_CASE_BYTES, FreeCase
 from serving.endpoint.metrics import Metrics
-from serving.endpoint.tool_talk import Turn
 from simulator.agents.scripted_policies import remember_cases
 from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
@@ -41,6 +40,7 @@ MOST_WAITING = 256
 MOST_KNOWN = 20_000  # different cases that scripted seats keep
 MOST_MINUTES = 500  # plays whose text can be asked for later
 Tell = Callable[[str], None]  # one line of progress
+Turn = tuple[Literal["user", "assistant", "tool"], tuple[str, ...]]  # who, and its texts: several of tools
 
 
 class ServedTeam(Protocol):
