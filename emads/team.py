@@ -62,7 +62,7 @@ class OpenTeam:
     table: Engine  # every seat at joint cases
     alone: Engine  # every role on its own family
     routes: Mapping[str, Route]  # of the table, by seat
-    chat: Chat
+    chat: Chat = field(default_factory=MessageChat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,11 +222,10 @@ class Team:
                 chat, most_tokens = None, None
                 match player:
                     case ScriptPlayer():
-                        policy = (
-                            make_script(player.habit, seat, tables, asks=bool(self.questions))
-                            if script is None
-                            else script(player.habit, seat)
-                        )
+                        if script is None:
+                            policy = make_script(player.habit, seat, tables, asks=bool(self.questions))
+                        else:
+                            policy = script(player.habit, seat)
                         solo = make_solo_script(player.habit, seat, alone)
                         at_table[seat], scripts_alone[seat] = (
                             Route(engine=ScriptedEngine(plain, seeded={seat: one}), policy=seat, chat=plain)
@@ -247,12 +246,8 @@ class Team:
                         assert_never(player)
                 served[player] = engine
                 at_table[seat] = Route(engine=engine, policy=seat, chat=chat, most_tokens=most_tokens)
-            yield OpenTeam(
-                table=RoutedEngine(at_table),
-                alone=RoutedEngine({**at_table, **scripts_alone}),
-                routes=at_table,
-                chat=MessageChat(),
-            )
+            alone_too = RoutedEngine({**at_table, **scripts_alone})
+            yield OpenTeam(table=RoutedEngine(at_table), alone=alone_too, routes=at_table)
 
     def describe_usage(self) -> list[str]:
         """Say what the seats of API models took, one line for each and one for all; nothing without such."""

@@ -4,6 +4,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
@@ -308,10 +309,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
     for run in runs:
         numbers = {**read_summary(run.path), "seed_comparison": comparison}
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
-        gates += [
-            RunGate(name=prefix + one.name, passed=one.passed, detail=one.detail)
-            for one in check_gate_rules(rules, numbers)
-        ]
+        gates += [replace(one, name=prefix + one.name) for one in check_gate_rules(rules, numbers)]
     print_tables([gate_table([one.as_dict() for one in gates])])
     missed = [gate.name for gate in gates if not gate.passed]
     print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")

@@ -282,44 +282,31 @@ def read_api_options(given: Sequence[str]) -> ApiOptions:
     """
     prices: dict[str, Price] = {}
     variables: dict[str, str] = {}
-    replies: Path | None = None
-    max_cost: float | None = None
+    found: dict[str, Any] = {}
     others: list[str] = []
     for one in given:
         key, _, value = one.partition("=")
-        model = key.partition(".")[2] if "." in key else ANY_MODEL
-        match key.partition(".")[0]:
-            case "price":
-                priced, figures = _split_model(one)
-                prices[priced] = _read_price(one, figures)
-            case "key_env":
-                variables |= dict([_split_model(one)])
-            case "replies" if value and not model:
-                replies = Path(value)
-            case "max_cost" if not model:
-                max_cost = _read_cost(one, value)
-            case _:
-                others.append(one)
+        name, dot, _ = key.partition(".")
+        if name in ("price", "key_env"):  # names of models may hold dots
+            key, _, value = one.rpartition("=")
+            model = key.partition(".")[2] or ANY_MODEL
+            if name == "price":
+                prices[model] = _read_price(one, value)
+            else:
+                variables[model] = value
+        elif name == "replies" and value and not dot:
+            found["replies"] = Path(value)
+        elif name == "max_cost" and not dot:
+            found["max_cost"] = _read_cost(one, value)
+        else:
+            others.append(one)
     settings = read_settings(
         others, (*TUNABLE, *OWN_KEYS), option="--api", what="setting of --api", form="KEY=VALUE"
     )
     shape = settings.pop("tools", "native")
     if shape not in SHAPES:
         raise unknown("shape of tools", str(shape), list(SHAPES))
-    return ApiOptions(
-        prices=prices,
-        max_cost=max_cost,
-        key_variables=variables,
-        settings=settings,
-        shape=shape,
-        replies=replies,
-    )
-
-
-def _split_model(text: str) -> tuple[str, str]:
-    """Return model and value of `KEY.MODEL=VALUE`, or of `KEY=VALUE` for any model; names may hold dots."""
-    key, _, value = text.rpartition("=")
-    return key.partition(".")[2] or ANY_MODEL, value
+    return ApiOptions(prices=prices, key_variables=variables, settings=settings, shape=shape, **found)
 
 
 def _read_price(text: str, figures: str) -> Price:

@@ -113,12 +113,12 @@ class Play:
     Example: play = start_play(ScenarioName(family="cto", split="train", seed=0, index=7, difficulty=2))
     """
 
-    def __init__(self, kind: Kind, scenario: Scenario, *, max_steps: int = environment.MAX_STEPS) -> None:
+    def __init__(self, kind: Kind, scenario: Scenario) -> None:
         self.scenario, self.role = scenario, kind.find_role(scenario)
+        self.outcome: EnvironmentOutcome | None = None  # until the play is over
+        self.tools: tuple[Tool, ...] = self.role.tools
         self._family = kind.family
-        self._state = environment.start(scenario, max_steps=max_steps)
-        self._outcome: EnvironmentOutcome | None = None
-        self.num_steps = 0  # calls and answers, those after the end included
+        self._state = environment.start(scenario)
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -129,32 +129,21 @@ class Play:
         ]
 
     @property
-    def tools(self) -> tuple[Tool, ...]:
-        return self.role.tools
-
-    @property
     def is_done(self) -> bool:
         return self._state.is_done
 
-    @property
-    def outcome(self) -> EnvironmentOutcome | None:
-        """None until the play is over."""
-        return self._outcome
-
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the tool's observation; a call that it refuses is an observation, too."""
-        self.num_steps += 1
         if self.is_done:
             return "error: the episode is over"
         return self._advance(ToolCall(name=name, arguments=arguments)).observation
 
     def answer(self, text: str) -> EnvironmentOutcome:
         """The outcome of this answer, or of the first one; a play out of steps was worth 0."""
-        self.num_steps += 1
-        if self._outcome is None:
+        if self.outcome is None:
             self._advance(text)
-        assert self._outcome is not None
-        return self._outcome
+        assert self.outcome is not None
+        return self.outcome
 
     def _advance(self, action: environment.Action) -> environment.Transition:
         moved = environment.step(self._family, self._state, action)
@@ -162,7 +151,7 @@ class Play:
         if moved.state.verdict is not None:
             parts = dict(moved.parts)
             reward = parts.pop("total")
-            self._outcome = EnvironmentOutcome(reward=reward, parts=parts, verdict=moved.state.verdict)
+            self.outcome = EnvironmentOutcome(reward=reward, parts=parts, verdict=moved.state.verdict)
         return moved
 
 

@@ -53,20 +53,11 @@ class AuditLog:
         body = {"reviewer": reviewer, "outcome": outcome, **told}
         at_s = int(time.time())
         hashed = entry_hash(sequence, subject, action, canonical_json(body), at_s, GENESIS, previous)
-        entry = Entry(
-            sequence=sequence,
-            thread=subject,
-            kind=action,
-            body=body,
-            at_s=at_s,
-            own=GENESIS,
-            previous=previous,
-            hash=hashed,
-        )
-        line = {name: getattr(entry, name) for name in Entry.__slots__}
+        line = {"sequence": sequence, "thread": subject, "kind": action, "body": body, "at_s": at_s}
+        line |= {"own": GENESIS, "previous": previous, "hash": hashed}
         self._file.add(canonical_json({**line, "seal": seal(self._key, "log", hashed)}).encode())
         self._mark.advance(LogHead(sequence, hashed), durable=True)
-        self._last = entry
+        self._last = Entry(**line)
 
     def read(self) -> list[Entry]:
         """Return all entries in order.

@@ -44,14 +44,14 @@ STEPS = {"report": "reports", "reply": "replies", "vote": "votes", "reconcile": 
 class RequestState:
     """Progress of a request.
 
-    Example: RequestState(word="approved", tone="good", told="by ann", next_id=None, is_open=False)
+    Example: RequestState(word="approved", tone="good", told="by ann")
     """
 
     word: str
     tone: Tone
-    told: str
-    next_id: str | None  # of the request that came after it in its case
-    is_open: bool  # it can be ruled on
+    told: str = ""
+    next_id: str | None = None  # of the request that came after it in its case
+    is_open: bool = False  # it can be ruled on
     is_over: bool = False  # nothing more will happen here
 
 
@@ -173,12 +173,10 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
     next_id = None if latest == request.interrupt_id else latest
     if display.ruling == "waiting":
         if status or next_id is not None:
-            return RequestState(
-                word="superseded", tone="", told="", next_id=next_id, is_open=False, is_over=True
-            )
+            return RequestState(word="superseded", tone="", next_id=next_id, is_over=True)
         names = [visible(str(answer.body["reviewer"])) for answer in display.answers]
         told = f"{names[0]} approved; a second reviewer is needed" if names else ""
-        return RequestState(word="waits for a ruling", tone="warn", told=told, next_id=None, is_open=True)
+        return RequestState(word="waits for a ruling", tone="warn", told=told, is_open=True)
     who = visible(str(display.answer.body["reviewer"])) if display.answer is not None else ""
     word, tone = find_ruling(display.ruling)
     if display.refusal:
@@ -189,7 +187,7 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
     elif next_id is None:
         told += "; its case goes on when it is played"
     is_over = next_id is not None or status is not None
-    return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_open=False, is_over=is_over)
+    return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_over=is_over)
 
 
 def list_work(services: GovernanceServices, thread: str) -> list[tuple[str, list[dict[str, Any]]]]:
