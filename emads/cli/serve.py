@@ -142,7 +142,10 @@ def review(
     settings = ReviewSettings(
         store=store,
         queue=queue,
-        reviewers=tuple(dict.fromkeys(reviewer or [_name_user()])),
+        # by default the user of this machine, in letters that reviewers' names have
+        reviewers=tuple(
+            dict.fromkeys(reviewer or [re.sub(r"[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")])
+        ),
         labels_per_item=labels_per_answer,
         four_eyes=four_eyes,
         is_secure=(url or "").startswith("https://"),
@@ -189,11 +192,6 @@ def serve_env(
             raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
     run_server(app, settle_access(port=port), name=shown, limits=limits)
-
-
-def _name_user() -> str:
-    """Name the user of this machine with the letters that reviewers' names have."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")
 
 
 def _find_names(url: str | None) -> tuple[str, ...]:

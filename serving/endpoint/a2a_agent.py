@@ -8,7 +8,7 @@ reviewer who shows a token of their own: whoever may call the endpoint may not r
 import asyncio
 import hmac
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,14 @@ class FileTaskStore(InMemoryTaskStore):
         Raises:
             UserError: a damaged file; names it.
         """
-        for task in self._read_all():
+        for path in sorted(self._folder.glob(f"*{ENDING}")) if self._folder is not None else ():
+            try:
+                if path.stat().st_size > MOST_TASK_BYTES:
+                    raise ParseError("too large")
+                task = Parse(path.read_text(encoding="utf-8"), Task())
+            except (ParseError, UnicodeDecodeError) as error:
+                reason = str(error).splitlines()[0]
+                raise UserError(f"{path} is no stored task ({reason}); move it away") from None
             await super().save(task, ServerCallContext())
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
@@ -96,18 +103,6 @@ class FileTaskStore(InMemoryTaskStore):
             self._locate(task_id).unlink(missing_ok=True)
             self._written.pop(task_id, None)
         await super().delete(task_id, context)
-
-    def _read_all(self) -> Iterator[Task]:
-        if self._folder is None:
-            return
-        for path in sorted(self._folder.glob(f"*{ENDING}")):
-            try:
-                if path.stat().st_size > MOST_TASK_BYTES:
-                    raise ParseError("too large")
-                yield Parse(path.read_text(encoding="utf-8"), Task())
-            except (ParseError, UnicodeDecodeError) as error:
-                reason = str(error).splitlines()[0]
-                raise UserError(f"{path} is no stored task ({reason}); move it away") from None
 
     def _locate(self, task_id: str) -> Path:
         assert self._folder is not None

@@ -53,7 +53,13 @@ class AuditLog:
         body = {"reviewer": reviewer, "outcome": outcome, **told}
         at_s = int(time.time())
         hashed = entry_hash(sequence, subject, action, canonical_json(body), at_s, GENESIS, previous)
-        line = {"sequence": sequence, "thread": subject, "kind": action, "body": body, "at_s": at_s}
+        line: dict[str, Any] = {
+            "sequence": sequence,
+            "thread": subject,
+            "kind": action,
+            "body": body,
+            "at_s": at_s,
+        }
         line |= {"own": GENESIS, "previous": previous, "hash": hashed}
         self._file.add(canonical_json({**line, "seal": seal(self._key, "log", hashed)}).encode())
         self._mark.advance(LogHead(sequence, hashed), durable=True)
