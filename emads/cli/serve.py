@@ -68,22 +68,13 @@ def serve(
         refuse_missing_run(Path(team))
     names = _find_names(url)
     try:
-        from emads.commands.serve import serve_team
+        from emads.commands.serve import read_token, serve_team
+        from serving.guard import settle_access
     except ImportError as error:
         raise UserError(f"serving needs {error.name}; pip install 'emads[serve]'") from None
-    serve_team(
-        team,
-        stage,
-        seats=seats,
-        port=port,
-        host=host,
-        is_public=public,
-        token_variable=token_env,
-        url=url,
-        names=names,
-        db=db,
-        reviewers=reviewer or (),
-    )
+    token = None if token_env is None else read_token(token_env)
+    access = settle_access(port=port, host=host, token=token, is_public=public, names=names)
+    serve_team(team, stage, seats=seats, access=access, url=url, db=db, reviewers=reviewer or ())
 
 
 def review(

@@ -13,7 +13,7 @@ from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
 from serving.endpoint.app import LIMITS, Governance, make_app
 from serving.endpoint.tables import Tables
-from serving.guard import MIN_TOKEN_CHARACTERS, name_address, open_socket, run_server, settle_access
+from serving.guard import MIN_TOKEN_CHARACTERS, Access, name_address, open_socket, run_server
 from simulator.governance.seals import KEY_BYTES, find_key
 
 
@@ -22,23 +22,16 @@ def serve_team(
     stage: str | None,
     *,
     seats: tuple[Seats, ApiOptions] | None,
-    port: int,
-    host: str,
-    is_public: bool,
-    token_variable: str | None,
+    access: Access,
     url: str | None,
-    names: Sequence[str],
     db: Path | None,
     reviewers: Sequence[str],
 ) -> None:
     """Serve a team until SIGINT or SIGTERM. `url`: its address in the agent card, as behind a proxy.
-    `names`: further names in requests' Host.
 
     Raises:
         UserError: no such team, a variable without a token, an address that cannot be had, an unusable store.
     """
-    token = None if token_variable is None else read_token(token_variable)
-    access = settle_access(port=port, host=host, token=token, is_public=is_public, names=names)
     persons = dict(_read_reviewer(one) for one in reviewers)
     if len(set(persons.values())) < len(reviewers):
         raise UserError("--reviewer: two of the reviewers have one name or one token; give each their own")

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 from fastapi import APIRouter
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -15,7 +16,7 @@ from roles.base import Answer, AnswerError, parse_strict_json, split_answer
 from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms
 from serving.review.inbox import Progress, judge_item
-from serving.review.pages import Form, RefusalError, Visit, first
+from serving.review.pages import Form, Visit, first
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.proposal import MAX_FEEDBACK_CHARS
 from training.feedback.labels import Conversation, Label, QueuedItem, add_label
@@ -72,7 +73,7 @@ def _find(request: Request, item_id: str) -> tuple[Visit, QueuedItem]:
     _ = visit.reviewer
     item = visit.room.list_items().get(item_id)
     if item is None:
-        raise RefusalError(404, "there is no such answer in the queue")
+        raise HTTPException(404, "there is no such answer in the queue")
     return visit, item
 
 

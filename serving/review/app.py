@@ -16,7 +16,7 @@ from evaluation.pages import load_template
 from roles.errors import UserError
 from serving.guard import Access, Limits, name_address, open_socket, run_server
 from serving.review import answers, approvals, inbox, progress, seats
-from serving.review.pages import RefusalError, Visit
+from serving.review.pages import Visit
 from serving.review.room import ReviewSettings, Room, make_token, open_room
 from simulator.governance.runner import open_services
 from simulator.governance.seals import NotApprovedError
@@ -68,16 +68,12 @@ def make_app(settings: ReviewSettings, *, room: Room | None = None) -> FastAPI:
     @app.get("/static/{name}")
     async def read_static(name: str) -> Response:
         if name not in contents:
-            raise RefusalError(404, "there is no such file")
+            raise HTTPException(404, "there is no such file")
         headers = {"cache-control": "private, max-age=3600"}
         return Response(contents[name], media_type=STATIC[name], headers=headers)
 
     for part in (inbox, progress, approvals, answers, seats):
         app.include_router(part.router)
-
-    @app.exception_handler(RefusalError)
-    async def show_refusal(request: Request, refusal: RefusalError) -> Response:
-        return Visit(request).show_refusal(refusal.status, str(refusal))
 
     @app.exception_handler(HTTPException)
     async def show_http_error(request: Request, error: HTTPException) -> Response:

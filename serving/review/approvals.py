@@ -4,12 +4,13 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from roles.errors import InfrastructureError
 from serving.review.inbox import list_rows
-from serving.review.pages import RefusalError, Visit, first
+from serving.review.pages import Visit, first
 from serving.review.request_view import RequestState, find_state, list_history, list_work, show_request
 from simulator.governance.proposal import MAX_FEEDBACK_CHARS, ReviewRequest, ReviewResponse
 from simulator.governance.seals import NotApprovedError
@@ -30,9 +31,8 @@ async def show_state(request: Request, interrupt_id: str) -> Response:
     """Show how far the request is; nothing (204) where the page shows it already."""
     visit, shown = _find(request, interrupt_id)
     state = _find_state(visit, shown)
-    if visit.has_seen(state.word + state.told):
-        return Response(status_code=204)
-    return visit.show("request_state.html", state=state, id=interrupt_id)
+    seen = state.word + state.told
+    return visit.show("request_state.html", unless_seen=seen, state=state, id=interrupt_id)
 
 
 @router.post("/{interrupt_id}")
@@ -44,9 +44,9 @@ async def rule(request: Request, interrupt_id: str) -> Response:
     told = {"ruling": given["ruling"][:20], "digest": shown.digest}
     try:
         response = _read_ruling(**given, shown=shown)
-    except RefusalError as refusal:
-        visit.note("ruling", interrupt_id, f"refused: {refusal}", **told)
-        return _show_page(visit, shown, status=refusal.status, why=str(refusal), **given)
+    except HTTPException as refusal:
+        visit.note("ruling", interrupt_id, f"refused: {refusal.detail}", **told)
+        return _show_page(visit, shown, status=refusal.status_code, why=refusal.detail, **given)
     visit.note("ruling", interrupt_id, "handed to the desk", **told)
     try:
         entry = visit.room.services.gate.submit(interrupt_id, first(form, "digest"), response, visit.reviewer)
@@ -66,7 +66,7 @@ def _find(request: Request, interrupt_id: str) -> tuple[Visit, ReviewRequest]:
     _ = visit.reviewer
     shown = visit.room.read_request(interrupt_id)
     if shown is None:
-        raise RefusalError(404, "there is no such request in this store")
+        raise HTTPException(404, "there is no such request in this store")
     return visit, shown
 
 
@@ -74,7 +74,7 @@ def _find_state(visit: Visit, shown: ReviewRequest) -> RequestState:
     try:
         return find_state(visit.room.services, shown)
     except NotApprovedError as error:
-        raise RefusalError(HTTPStatus.CONFLICT, f"this case cannot be ruled on: {error}") from None
+        raise HTTPException(HTTPStatus.CONFLICT, f"this case cannot be ruled on: {error}") from None
 
 
 def _show_page(
@@ -110,19 +110,19 @@ def _read_ruling(ruling: str, option: str, feedback: str, shown: ReviewRequest) 
     """Return the answer that a form gives.
 
     Raises:
-        RefusalError: no ruling, an edit without an option that can be run, or a rejection without a reason.
+        HTTPException: no ruling, an edit without an option that can be run, or a rejection without a reason.
     """
     if ruling not in RULINGS:
-        raise RefusalError(UNPROCESSABLE, "Choose approve, edit or reject.")
+        raise HTTPException(UNPROCESSABLE, "Choose approve, edit or reject.")
     can_be_run = [
         line.option
         for line in shown.proposal.options
         if line.worth is not None and line.option != shown.proposal.option
     ]
     if ruling == "edit" and option not in can_be_run:
-        raise RefusalError(UNPROCESSABLE, "Choose the option that you want in its place.")
+        raise HTTPException(UNPROCESSABLE, "Choose the option that you want in its place.")
     if ruling == "reject" and not feedback.strip():
-        raise RefusalError(UNPROCESSABLE, "Say why you reject it: the team reads your reason.")
+        raise HTTPException(UNPROCESSABLE, "Say why you reject it: the team reads your reason.")
     given = {
         "decision": ruling,
         "option": option if ruling == "edit" else None,
@@ -132,4 +132,4 @@ def _read_ruling(ruling: str, option: str, feedback: str, shown: ReviewRequest) 
         return ReviewResponse.model_validate(given)
     except ValidationError:
         why = f"The reason has more than {MAX_FEEDBACK_CHARS} characters; shorten it."
-        raise RefusalError(UNPROCESSABLE, why) from None
+        raise HTTPException(UNPROCESSABLE, why) from None

@@ -3,19 +3,20 @@
 import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from evaluation.minutes.governed import find_ruling, say_time
 from evaluation.minutes.words import Tone, visible
 from roles.team import NO_OPTION
-from serving.review.pages import RefusalError, Visit, first
+from serving.review.pages import Visit, first
 from serving.review.room import COOKIE, SIGN_OUT, Room, find_reviewer, open_session
 from serving.review.turns import SeatTurn
 from simulator.governance.proposal import Proposal
@@ -68,24 +69,6 @@ class InboxRow:
         return f"/{self.kind}s/{self.id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """Choice of the rows that are shown. Example: Filters(state="waiting", kind="", words="bank")"""
-
-    state: str = "waiting"  # of STATES; "" for all
-    kind: str = ""  # of KINDS; "" for all
-    words: str = ""  # all of them are in title, key or facts
-
-    def fits(self, row: InboxRow) -> bool:
-        """Return whether the row is shown."""
-        text = f"{row.title} {row.key} {row.facts}".casefold()
-        return (
-            self.state in ("", row.progress.state)
-            and self.kind in ("", row.kind)
-            and all(word in text for word in self.words.casefold().split())
-        )
-
-
 @router.get("/sign-in")
 async def show_sign_in(request: Request) -> Response:
     """The page on which a reviewer gives the personal token."""
@@ -133,21 +116,24 @@ async def show_rows(request: Request) -> Response:
     """The inbox's rows alone; nothing (204) where the page shows them already."""
     visit = Visit(request)
     values = _collect(visit)
-    if visit.has_seen(values["version"]):
-        return Response(status_code=204)
-    return visit.show("inbox_rows.html", **values)
+    return visit.show("inbox_rows.html", unless_seen=values["version"], **values)
 
 
 def _collect(visit: Visit) -> dict[str, Any]:
     """Return the inbox's values for a template."""
     reviewer, asked = visit.reviewer, visit.request.query_params
-    filters = Filters(
-        state=asked.get("state", "waiting"), kind=asked.get("kind", ""), words=asked.get("words", "")[:200]
-    )
-    if filters.state not in ("", *STATES) or filters.kind not in ("", *KINDS):
-        raise RefusalError(400, f"state is one of {', '.join(STATES)}; kind one of {', '.join(KINDS)}")
-    rows = list_rows(visit.room, reviewer)
-    shown = [row for row in rows if filters.fits(row)]
+    state, kind = asked.get("state", "waiting"), asked.get("kind", "")  # "" for all
+    filters = {"state": state, "kind": kind, "words": asked.get("words", "")[:200]}
+    if state not in ("", *STATES) or kind not in ("", *KINDS):
+        raise HTTPException(400, f"state is one of {', '.join(STATES)}; kind one of {', '.join(KINDS)}")
+    rows, words = list_rows(visit.room, reviewer), filters["words"].casefold().split()
+    shown = [
+        row
+        for row in rows
+        if state in ("", row.progress.state)
+        and kind in ("", row.kind)
+        and all(word in f"{row.title} {row.key} {row.facts}".casefold() for word in words)
+    ]
     # a name for what is shown, so that a page asks only for what has changed
     version = hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
     return {
@@ -156,7 +142,7 @@ def _collect(visit: Visit) -> dict[str, Any]:
         "num_disputed": sum(row.progress.state == "disputed" for row in rows),
         "filters": filters,
         "version": version,
-        "poll": f"/rows?{urlencode({**asdict(filters), 'seen': version})}",
+        "poll": f"/rows?{urlencode({**filters, 'seen': version})}",
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -32,14 +33,6 @@ MAX_FORM_FIELDS = 2_000
 Form = Mapping[str, Sequence[str]]
 
 
-class RefusalError(Exception):
-    """Refusal of a request; the message is for the person who asked."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
 class Visit:
     """One request of a browser: its session, its form, and the page in answer."""
 
@@ -56,25 +49,21 @@ class Visit:
         """Who asks.
 
         Raises:
-            RefusalError: nobody is signed in.
+            HTTPException: nobody is signed in.
         """
         if self.session is None or not self.session.name:
-            raise RefusalError(401, "sign in first")
+            raise HTTPException(401, "sign in first")
         return self.session.name
 
     def note(self, action: str, subject: str, outcome: str, **told: Any) -> None:
         """Add what the reviewer did to the audit log."""
         self.room.audit.append(self.reviewer, action, subject, outcome, **told)
 
-    def has_seen(self, shown: str) -> bool:
-        """Return whether the page shows this already, so that the answer may be empty (204)."""
-        return self.request.query_params.get("seen") == shown
-
     async def read_form(self, *, signed_in: bool = True) -> Form:
         """Return a form that this session was given for this path.
 
         Raises:
-            RefusalError: nobody is signed in, or the form is not one of ours.
+            HTTPException: nobody is signed in, or the form is not one of ours.
         """
         if signed_in:
             _ = self.reviewer
@@ -82,11 +71,18 @@ class Visit:
         given, path = form.get(FORM_TOKEN, [""]), self.request.url.path
         wanted = "" if self.session is None else make_form_token(self.room.key, self.session, path)
         if not wanted or len(given) != 1 or not compare_digest(given[0].encode(), wanted.encode()):
-            raise RefusalError(403, "this form was not made for your session; open the page again")
+            raise HTTPException(403, "this form was not made for your session; open the page again")
         return form
 
-    def show(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page; forms in it take `form_token(path)`."""
+    def show(
+        self, template: str, *, status: int = 200, unless_seen: str | None = None, **values: Any
+    ) -> Response:
+        """Return a page, or nothing (204) if the browser shows `unless_seen` already.
+
+        Forms in it take `form_token(path)`.
+        """
+        if unless_seen is not None and self.request.query_params.get("seen") == unless_seen:
+            return Response(status_code=204)
         session = self.session or open_session("", time.time())
         text = (
             _environment()
@@ -128,17 +124,17 @@ async def _read_fields(request: Request) -> Form:
     """Return the values of every field, in order; the guard has bounded their size.
 
     Raises:
-        RefusalError: not a form, or one that no page of ours sent.
+        HTTPException: not a form, or one that no page of ours sent.
     """
     if request.headers.get("origin") is None:
-        raise RefusalError(403, "the form does not say from which page it comes")
+        raise HTTPException(403, "the form does not say from which page it comes")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
-        raise RefusalError(415, "forms alone are read")
+        raise HTTPException(415, "forms alone are read")
     try:
         text = (await request.body()).decode()
         return parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
     except ValueError:
-        raise RefusalError(400, f"a form is UTF-8 text of at most {MAX_FORM_FIELDS} fields") from None
+        raise HTTPException(400, f"a form is UTF-8 text of at most {MAX_FORM_FIELDS} fields") from None
 
 
 def first(form: Form, name: str) -> str:

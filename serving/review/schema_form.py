@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from serving.review.pages import Form
+
 FieldKind = Literal["text", "number", "flag", "choice", "choices", "lines", "group", "groups", "null"]
 SPARE_ROWS = 2  # empty rows for more objects of a list
 MAX_ROWS = 60
 SHORT_TEXT = 120  # characters; a longer text gets several lines
-
-Form = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -14,7 +15,7 @@ from evaluation.minutes.words import MAX_BRIEF_CHARS, say_call, visible
 from roles.team import guess_form, list_forms
 from scenarios.base import ToolCall
 from serving.review.inbox import judge_turn
-from serving.review.pages import Form, RefusalError, Visit, first
+from serving.review.pages import Form, Visit, first
 from serving.review.schema_form import Field, check_value, make_fields, read_fields
 from serving.review.turns import SeatTurn
 from simulator.governance.seals import NotApprovedError
@@ -36,11 +37,7 @@ async def show_state(request: Request, turn_id: str) -> Response:
     """Show how far the turn is; nothing (204) where the page shows it already."""
     visit, turn = _find(request, turn_id)
     values = _describe(visit, turn)
-    return (
-        Response(status_code=204)
-        if visit.has_seen(values["seen"])
-        else visit.show("seat_state.html", **values)
-    )
+    return visit.show("seat_state.html", unless_seen=values["seen"], **values)
 
 
 @router.post("/{turn_id}")
@@ -66,7 +63,7 @@ async def answer(request: Request, turn_id: str) -> Response:
         try:
             room.services.reviewers.note_seated(found[0], turn.seat, visit.reviewer)
         except NotApprovedError as error:
-            raise RefusalError(HTTPStatus.CONFLICT, f"this case cannot be played on: {error}") from None
+            raise HTTPException(HTTPStatus.CONFLICT, f"this case cannot be played on: {error}") from None
     room.seats.answer(turn, text, visit.reviewer, time_now())
     visit.note("seat", turn_id, "kept", **told)
     return RedirectResponse(f"/seats/{turn_id}", HTTPStatus.SEE_OTHER)
@@ -77,7 +74,7 @@ def _find(request: Request, turn_id: str) -> tuple[Visit, SeatTurn]:
     _ = visit.reviewer
     turn = visit.room.seats.list_turns().get(turn_id)
     if turn is None:
-        raise RefusalError(404, "there is no such turn")
+        raise HTTPException(404, "there is no such turn")
     return visit, turn
 
 
