@@ -221,14 +221,10 @@ def describe_error(status: HTTPStatus, message: str) -> bytes:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives the body once, then whatever comes after it."""
-    given = False
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return given.pop() if given else await receive()
 
     return receive_again
 

@@ -128,7 +128,13 @@ async def play_case(team: Team, opened: OpenTeam, scenario: BenchCase) -> BenchP
             return None
         verdict = score_episode(scenario, episode, team.weights)
         score, reward, trajectories = verdict.value, verdict.reward, dict(episode.trajectories)
-        legal = count_legal(scenario, episode)
+        read, game = read_episode(scenario, episode), PlanGame(scenario)
+        legal = {
+            f"{seat} report": (int(game.read_report(seat, text) is not None), 1)
+            for seat, text in episode.reports.items()
+        }
+        legal[f"{RECONCILER} decision"] = (int(read.decision is not None), 1)
+        legal |= {f"{seat} vote": (int(read.votes[seat] is not None), 1) for seat in episode.votes}
     else:
         families = team.families_of(scenario.role)
         try:
@@ -184,17 +190,6 @@ async def play_table(team: Team, opened: OpenTeam, scenario: TeamScenario) -> Ep
 def name_stream(scenario: BenchCase) -> str:
     """Begin the names of a case's sessions; the slash keeps case 1 apart from case 10."""
     return f"bench/{scenario.key}/"
-
-
-def count_legal(scenario: TeamScenario, episode: Episode) -> dict[str, tuple[int, int]]:
-    """Return (read, asked for) of every seat's report and vote and of the decision."""
-    read, game = read_episode(scenario, episode), PlanGame(scenario)
-    legal = {
-        f"{seat} report": (int(game.read_report(seat, text) is not None), 1)
-        for seat, text in episode.reports.items()
-    }
-    legal[f"{RECONCILER} decision"] = (int(read.decision is not None), 1)
-    return legal | {f"{seat} vote": (int(read.votes[seat] is not None), 1) for seat in episode.votes}
 
 
 def check_heading(folder: Path, team: Team, set_name: str) -> dict[str, Any]:

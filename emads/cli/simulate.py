@@ -104,13 +104,10 @@ def simulate(
     """
     if stage is not None:
         choose_stage(stage)
-    for option, number, minimum in (
-        ("--index", index, 0),
-        ("--count", count, 1),
-        ("--world", world, 0),
-        ("--questions", questions, 0),
-    ):
-        check_at_least(option, number, minimum)
+    check_at_least("--index", index, 0)
+    check_at_least("--count", count, 1)
+    check_at_least("--world", world, 0)
+    check_at_least("--questions", questions, 0)
     seats, endpoints = read_seat_options(seat, api) or (None, None)
     source, cases = _choose_players(players or (), team, stage, has_seats=seats is not None)
     if cases and (index is not None or count is not None):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emads.api import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
+from emads.api import FaultyPlayError, play_cases, refuse_faulty
 from emads.seats import EMBEDDED, SCRIPTED, STOPPED
 from emads.seats.person import TerminalReviewer
 from emads.seats.players import ApiOptions, RunPlayer, Seats
@@ -142,7 +142,10 @@ def simulate(chosen: Chosen, outputs: Outputs) -> int:
     played = play_cases(team, cases, watch=outputs.watch(len(cases)), kinds=kinds, limits=chosen.limits)
     shown = []
     for one in played:
-        print(_describe_result(one) if outputs.live else one.text)
+        result = one.episode.error or NOT_SCORED
+        if one.verdict is not None:
+            result = f"team reward {one.verdict.reward:.3f}: {one.verdict.explanation}"
+        print(f"{one.case.key}  {result}" if outputs.live else one.text)
         speakers = list_prompt_roles(one.case, team.make_game(one.case), kinds)
         shown.append(Shown(case=one.case, played=one.episode, verdict=one.verdict, speakers=speakers))
     for line in write_outputs(outputs, shown, team):
@@ -151,12 +154,6 @@ def simulate(chosen: Chosen, outputs: Outputs) -> int:
     if not status:
         refuse_faulty(played)
     return status or (USER_MISTAKE if num_skipped else 0)
-
-
-def _describe_result(played: PlayedCase) -> str:
-    if played.verdict is None:
-        return f"{played.case.key}  {played.episode.error or NOT_SCORED}"
-    return f"{played.case.key}  team reward {played.verdict.reward:.3f}: {played.verdict.explanation}"
 
 
 def simulate_full(

@@ -75,7 +75,7 @@ def make_mcp_app(tables: Tables, name: str) -> Starlette:
     @server.resource("minutes://{number}", mime_type="text/plain")
     def minutes(number: str) -> str:
         """Minutes of one play: briefs, reports, decision and votes by role."""
-        text = tables.find_minutes(number)
+        text = tables.minutes.get(number)
         if text is None:
             raise ResourceNotFoundError(f"no minutes {number}; decide returns their address")
         return text

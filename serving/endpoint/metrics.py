@@ -3,6 +3,7 @@
 import bisect
 import math
 import time
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,11 +37,8 @@ class Metrics:
         try:
             yield
             outcome = "done"
-        except GeneratorExit:
+        except (GeneratorExit, CancelledError):
             outcome = "cancelled"
-            raise
-        except BaseException as error:
-            outcome = "cancelled" if type(error).__name__ == "CancelledError" else "failed"
             raise
         finally:
             seconds = self._clock() - start

@@ -118,7 +118,7 @@ class Tables:
         self._cases: dict[str, FreeCase] = {}
         self._places = asyncio.Semaphore(most_at_once)
         self._numbers = itertools.count(1)
-        self._minutes: OrderedDict[str, str] = OrderedDict()
+        self.minutes: OrderedDict[str, str] = OrderedDict()  # of the last plays, by number
         self._make_game = team.make_game if known is None else remember_cases(known, team.make_game)
 
     @asynccontextmanager
@@ -269,10 +269,6 @@ class Tables:
             except UserError as error:
                 raise UserError(str(error).replace(str(path), "case")) from None
 
-    def find_minutes(self, number: str) -> str | None:
-        """Return the text of a play; None where it was none, or long ago."""
-        return self._minutes.get(number)
-
     async def _speak(self, case: FreeCase, seat: str, second: str | None) -> tuple[str, str]:
         if seat not in case.seats:
             note = f"; {RECONCILER} decides: call decide" if seat == RECONCILER else ""
@@ -298,16 +294,16 @@ class Tables:
         briefs = {seat: game.write_report_brief(seat) for seat in case.seats}
         shown = transcript(episode, None, briefs=briefs, label=self.team.label, unscored=NOT_SCORED)
         options = [f"  {letter}. {meaning}" for letter, meaning in case.meanings.items()]
-        self._minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
-        while len(self._minutes) > MOST_MINUTES:
-            self._minutes.popitem(last=False)
+        self.minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
+        while len(self.minutes) > MOST_MINUTES:
+            self.minutes.popitem(last=False)
         return PlayedTable(
             number=number,
             case=case.key,
             decision=None if read.decision is None else read.decision.model_dump(mode="json"),
             votes=dict(read.votes),
             reports=dict(episode.reports),
-            minutes=self._minutes[number],
+            minutes=self.minutes[number],
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
         )

@@ -138,20 +138,18 @@ class TaskId(_Strict):
     task_id: Id
 
 
-class SeedRequest(_Strict):
-    """The seed of an environment server; `task_data` is a row."""
-
-    resources_session_id: Id
-    episode_id: EpisodeId
-    task_id: TaskId
-    task_data: dict[str, Any]
-
-
 class CloseRequest(_Strict):
     """The close of an environment server."""
 
     resources_session_id: Id
     episode_id: EpisodeId
+
+
+class SeedRequest(CloseRequest):
+    """The seed of an environment server; `task_data` is a row."""
+
+    task_id: TaskId
+    task_data: dict[str, Any]
 
 
 class VerifyRequest(_Strict):

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
@@ -86,7 +86,10 @@ def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adj
     if action in ("left", "right", "neither") and len(item.answers) == 2:
         if not more["reason"]:
             raise _MistakesError("Say why.")
-        return item.compare(_find_side(action, item, reviewer), reviewer, **more)
+        is_first = (action == "left") != _is_turned(item, reviewer)
+        return item.compare(
+            "neither" if action == "neither" else "first" if is_first else "second", reviewer, **more
+        )
     if action == "correct":
         schema = find_schema(item.seat)
         value = read_fields(schema, form, prefix=PREFIX)
@@ -123,12 +126,6 @@ def find_schema(seat: str) -> type[Answer]:
 def _is_turned(item: QueuedItem, reviewer: str) -> bool:
     """Return whether this reviewer sees the second answer on the left: half of them do, of every item."""
     return random.Random(f"{item.id}/{reviewer}").random() < 0.5
-
-
-def _find_side(side: str, item: QueuedItem, reviewer: str) -> Literal["first", "second", "neither"]:
-    if side == "neither":
-        return "neither"
-    return "first" if (side == "left") != _is_turned(item, reviewer) else "second"
 
 
 def _show_page(

@@ -59,8 +59,7 @@ def make_fields(
     `errors`: field's name -> why its last value was refused.
     """
     whole = _spell(schema)
-    maker = _Maker(whole.get("$defs", {}), choices or {}, errors or {})
-    return maker.make_parts(whole, value, prefix, "")
+    return _Maker(whole.get("$defs", {}), choices or {}, errors or {}).make_parts(whole, value, prefix, "")
 
 
 def read_fields(schema: type[BaseModel] | Mapping[str, Any], form: Form, *, prefix: str) -> dict[str, Any]:
@@ -176,15 +175,12 @@ def _resolve(node: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, A
     return _resolve(kinds[0], defs) if len(kinds) == 1 else node
 
 
-def _may_be_null(node: Mapping[str, Any]) -> bool:
-    return any(one.get("type") == "null" for one in node.get("anyOf", ()))
-
-
 def _read_object(node: Mapping[str, Any], defs: Mapping[str, Any], form: Form, prefix: str) -> dict[str, Any]:
     found = {}
     for name, part in node["properties"].items():
         value = _read(_resolve(part, defs), defs, form, f"{prefix}.{name}")
-        found[name] = None if _may_be_null(part) and _is_empty(value) else value
+        may_be_null = any(one.get("type") == "null" for one in part.get("anyOf", ()))
+        found[name] = None if may_be_null and _is_empty(value) else value
     return found
 
 
