@@ -14,9 +14,8 @@ from fastapi import FastAPI, Response
 
 from serving.endpoint.a2a_agent import FileTaskStore, GovernedTables, TeamExecutor, make_card
 from serving.endpoint.mcp_server import make_mcp_app
-from serving.endpoint.metrics import CONTENT_TYPE
 from serving.endpoint.openai_api import make_openai_routes
-from serving.endpoint.tables import Tables
+from serving.endpoint.tables import CONTENT_TYPE, Tables
 from serving.guard import Limits
 from simulator.governance.runner import open_services
 

@@ -269,20 +269,21 @@ async def _speak(tables: Tables, asked: ChatRequest, role: str) -> Response:
     if asked.response_format.type != "text":
         raise UserError(f"model {asked.model!r} writes what it learnt to write: leave out response_format")
     tools = [] if asked.tool_choice == "none" else [one.as_tool() for one in asked.tools]
-    text, completion, prompt_tokens = await tables.complete(
-        role, _list_turns(asked.messages), _sample(tables, asked), tools
+    own = tables.team.sampling
+    sampling = replace(
+        own,
+        temperature=own.temperature if asked.temperature is None else asked.temperature,
+        max_completion_tokens=min(
+            asked.max_completion_tokens or asked.max_tokens or own.max_completion_tokens,
+            own.max_completion_tokens,
+        ),
     )
+    turns = _list_turns(asked.messages)
+    text, completion, prompt_tokens = await tables.complete(role, turns, sampling, tools)
     usage = _make_usage(prompt_tokens, len(completion.token_ids))
     message, calls_tools = make_message(text, with_tools=bool(tools))
     reason = "tool_calls" if calls_tools else completion.finish_reason
     return JSONResponse(_make_reply(asked.model, message, reason, usage))
-
-
-def _sample(tables: Tables, asked: ChatRequest) -> Any:
-    most = tables.team.sampling.max_completion_tokens
-    wanted = asked.max_completion_tokens or asked.max_tokens or most
-    temperature = tables.team.sampling.temperature if asked.temperature is None else asked.temperature
-    return replace(tables.team.sampling, temperature=temperature, max_completion_tokens=min(wanted, most))
 
 
 def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
