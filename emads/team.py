@@ -159,6 +159,11 @@ class Team:
         return partial(PlanGame, questions=most, own_styles=own)
 
     @property
+    def stop(self) -> str | None:
+        """The reason for which endpoints were asked no more; None where nothing stopped the play."""
+        return self.ledger.stop
+
+    @property
     def spent(self) -> float | None:
         """The cost of all endpoints, stored replies included; None if a price is not given."""
         players = [player for player in self.seats.players if isinstance(player, ApiPlayer)]

@@ -106,7 +106,7 @@ def _play_all(team: Team, cases: Sequence[BenchCase], file: PlayFile, num_cases:
         bar.advance(num_cases - len(cases), worked=False)
 
         async def play(case: BenchCase) -> None:
-            if team.ledger.stop is not None:
+            if team.stop is not None:
                 return
             played = await play_case(team, opened, case)
             if played is not None:
@@ -114,8 +114,8 @@ def _play_all(team: Team, cases: Sequence[BenchCase], file: PlayFile, num_cases:
                 bar.advance(1, cost=team.spent or 0.0)
 
         asyncio.run(run_pool([partial(play, case) for case in cases], concurrency=width))
-    if team.ledger.stop is not None:
-        return f"{team.ledger.stop}; raise max_cost and run the same command again to go on"
+    if team.stop is not None:
+        return f"{team.stop}; raise max_cost and run the same command again to go on"
     return None
 
 

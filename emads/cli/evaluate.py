@@ -93,7 +93,12 @@ def evaluate(
     else:
         kind = "a whole run, whose config names cases and stages"
         allowed = {"--again", "--gate", "a second RUN"}
-    given = {"--again": again, "--gate": gate, "a second RUN": len(paths) > 1, "--tasks": tasks}
+    given: dict[str, object] = {
+        "--again": again,
+        "--gate": gate,
+        "a second RUN": len(paths) > 1,
+        "--tasks": tasks,
+    }
     given |= {"--suite": suite, "--stage": named_stage, "--role": who, "--count": count, "--out": out}
     for option, value in given.items():
         if value and option not in allowed:

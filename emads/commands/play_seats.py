@@ -88,9 +88,9 @@ def diagnose_seats(
                 replacing=others,
             )
         except RuntimeError:
-            if team.ledger.stop is None:
+            if team.stop is None:
                 raise
-            return f"{team.ledger.stop}; raise max_cost and run the same command again to go on"
+            return f"{team.stop}; raise max_cost and run the same command again to go on"
     for line in team.describe_usage():
         print(line)
     return None

@@ -266,9 +266,9 @@ def end_play(team: Team) -> int:
     """Print what endpoints took; return STOPPED where they stopped the play, else 0."""
     for line in team.describe_usage():
         print(line)
-    if team.ledger.stop is None:
+    if team.stop is None:
         return 0
-    print(f"stopped: {team.ledger.stop}; raise max_cost, with the same replies=FILE", file=sys.stderr)
+    print(f"stopped: {team.stop}; raise max_cost, with the same replies=FILE", file=sys.stderr)
     return STOPPED
 
 

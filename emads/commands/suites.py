@@ -73,7 +73,7 @@ def evaluate_table_suite(
                 block_size=BLOCK,
             )
         except InfrastructureError as error:
-            return f"{team.ledger.stop or error}; run the same command again to go on"
+            return f"{team.stop or error}; run the same command again to go on"
     rows = tuple(
         (name, str(one.n), f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]")
         for name, one in sum_up_suite(suite, played).items()

@@ -1,9 +1,9 @@
 """Everything that the pages of one review app work on: the gate's store, queue, labels, reviewers, audit log.
 
 The audit log has every sign-in, ruling and label, also those that were turned away. Its lines of JSON are
-only added to. Each is chained to the one before and sealed with the store's key, like the gate's decision log,
-so a line that was changed or taken out is noticed; a mark beside the file tells how far it had come, so a
-sign-out that was cut off its end is noticed, too.
+only added to. Each is chained to the one before and sealed with the store's key, like the gate's decision
+log, so a line that was changed or taken out is noticed; a mark beside the file tells how far it had come, so
+a sign-out that was cut off its end is noticed, too.
 """
 
 import hashlib
