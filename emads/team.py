@@ -226,10 +226,9 @@ class Team:
         seats = dict.fromkeys([*ROLES, *(role for case in tables for role in list_roles(case))])
         plain = PlainChat()
         with ExitStack() as stack:
-            open_api = _Endpoints(stack, self.api, self.ledger)
             at_table: dict[str, Route] = {}
             scripts_alone: dict[str, Route] = {}
-            served: dict[Player, Engine] = {}
+            served: dict[Player, Engine] = dict(self._open_endpoints(stack))
             for seat in seats:
                 player = self.seats.player_of(seat)
                 chat, most_tokens = None, None
@@ -246,7 +245,7 @@ class Team:
                         )
                         continue
                     case ApiPlayer():
-                        engine = served.get(player) or open_api(player)
+                        engine = served[player]
                     case RunPlayer():
                         run = self.runs[player]
                         chat, most_tokens = run.chat, run.sampling.max_completion_tokens
@@ -262,6 +261,22 @@ class Team:
             alone_too = RoutedEngine({**at_table, **scripts_alone})
             yield OpenTeam(table=RoutedEngine(at_table), alone=alone_too, routes=at_table)
 
+    def _open_endpoints(self, stack: ExitStack) -> Iterator[tuple[ApiPlayer, ChatEngine]]:
+        """Open the endpoints of API models; they share a cost limit, a file of replies and a loop."""
+        models = [player for player in self.seats.players if isinstance(player, ApiPlayer)]
+        if not models:
+            return
+        loop, replies = LoopThread("endpoints"), None
+        stack.callback(loop.close)
+        if self.api.replies is not None:
+            replies = stack.enter_context(ReplyFile(self.api.replies))
+            self.ledger.budget.spent = replies.spent
+        for player in models:
+            settings, shape = self.api.settle(player), self.api.shape
+            engine = ChatEngine(settings, loop=loop, shape=shape, replies=replies, ledger=self.ledger)
+            stack.callback(engine.close)
+            yield player, engine
+
     def describe_usage(self) -> list[str]:
         """Say what the seats of API models took, one line for each and one for all; nothing without such."""
         lines, total = [], EndpointUsage()
@@ -273,32 +288,6 @@ class Team:
                 lines.append(f"{seat:<10} {describe_usage(usage, is_priced)}")
                 total = total.joined(usage)
         return [*lines, f"{'all':<10} {describe_usage(total, self.spent is not None)}"] if lines else []
-
-
-class _Endpoints:
-    """Opens endpoints that share a cost limit, a file of replies and one event loop."""
-
-    def __init__(self, stack: ExitStack, options: ApiOptions, ledger: Ledger) -> None:
-        self._stack, self._options, self._ledger = stack, options, ledger
-        self._loop: LoopThread | None = None
-        self._replies: ReplyFile | None = None
-
-    def __call__(self, player: ApiPlayer) -> ChatEngine:
-        if self._loop is None:
-            self._loop = LoopThread("endpoints")
-            self._stack.callback(self._loop.close)
-            if self._options.replies is not None:
-                self._replies = self._stack.enter_context(ReplyFile(self._options.replies))
-                self._ledger.budget.spent = self._replies.spent
-        engine = ChatEngine(
-            self._options.settle(player),
-            loop=self._loop,
-            shape=self._options.shape,
-            replies=self._replies,
-            ledger=self._ledger,
-        )
-        self._stack.callback(engine.close)
-        return engine
 
 
 def describe_usage(usage: EndpointUsage, is_priced: bool) -> str:

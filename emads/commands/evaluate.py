@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from statistics import fmean, variance
 from typing import Any
 
 from emads.commands.stages import (
-    add_wall_time,
     baselines_task,
     control_tasks,
     demo_tasks,
@@ -18,6 +16,7 @@ from emads.commands.stages import (
     governed_tasks,
     has_pretrained_base,
     perform,
+    perform_timed,
 )
 from evaluation.minutes.transcript import ChosenCase, choose_cases, describe_outcome
 from evaluation.report.page import write_report, write_results_page
@@ -104,9 +103,7 @@ def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
 
     The controls follow the run's own stages and are not in its wall time.
     """
-    start = time.monotonic()
-    perform(run, demo_tasks(run), title)
-    wall_s = add_wall_time(run, time.monotonic() - start)
+    wall_s = perform_timed(run, demo_tasks(run), title)
     if controls:
         perform(run, control_tasks(run), f"controls of {title}")
     return _sum_up(run, wall_s)
@@ -206,9 +203,7 @@ def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
         if _is_trained(run, stage, SINGLE if STAGES[stage].owners == "single" else None):
             tasks.append(evaluate_task(run, stage))
     tasks += governed_tasks(run, [stage for stage in GOVERNED_STAGES if _is_trained(run, stage)])
-    start = time.monotonic()
-    perform(run, tasks, "evaluation")
-    return _sum_up(run, add_wall_time(run, time.monotonic() - start))
+    return _sum_up(run, perform_timed(run, tasks, "evaluation"))
 
 
 def _is_trained(run: Run, stage: str, role: str | None = None) -> bool:

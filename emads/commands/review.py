@@ -116,11 +116,11 @@ def build_queue(run: Run) -> int:
         others = again[place * num : (place + 1) * num]
         doubt = measure_doubt(case, episode, others)
         if doubt.reasons and episode.error is None:
-            queued.append((doubt, place))
-    queued.sort(key=lambda one: (-len(one[0].reasons), one[0].margin, one[1]))
+            queued.append((doubt, case, episode, others))
+    queued.sort(key=lambda one: (-len(one[0].reasons), one[0].margin))
     items = [
-        make_item(cases[place], episodes[place], again[place * num : (place + 1) * num], doubt, chat, run=run)
-        for doubt, place in queued[:MOST_CASES]
+        make_item(case, episode, others, doubt, chat, run=run)
+        for doubt, case, episode, others in queued[:MOST_CASES]
     ]
     write_queue(run.path / QUEUE_FILE, items)
     return len(items)

@@ -39,13 +39,14 @@ LIMITS = Limits(
         "x-frame-options": "DENY",
     },
 )
+MINUTES_STYLE = "minutes.css"
 STATIC = {
     "htmx.min.js": "text/javascript",
     "htmx.LICENSE.txt": "text/plain; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "review.js": "text/javascript",
     "review.css": "text/css",
-    "minutes.css": "text/css",
+    MINUTES_STYLE: "text/css",
 }
 
 
@@ -63,7 +64,10 @@ def make_app(settings: ReviewSettings, *, room: Room | None = None) -> FastAPI:
     app = FastAPI(
         title="emads review", lifespan=open_for_life, docs_url=None, redoc_url=None, openapi_url=None
     )
-    contents = {name: _read_static(name) for name in STATIC}
+    folder = files("serving.review").joinpath("static")
+    contents = {name: folder.joinpath(name).read_bytes() for name in STATIC if name != MINUTES_STYLE}
+    # the minutes carry it inside; here it is a file, for the policy's sake
+    contents[MINUTES_STYLE] = load_template("style.j2").render().encode()
 
     @app.get("/static/{name}")
     async def read_static(name: str) -> Response:
@@ -84,12 +88,6 @@ def make_app(settings: ReviewSettings, *, room: Room | None = None) -> FastAPI:
         return Visit(request).show_refusal(400, "a value in the address cannot be read")
 
     return app
-
-
-def _read_static(name: str) -> bytes:
-    if name == "minutes.css":  # the minutes carry it inside; here it is a file, for the policy's sake
-        return load_template("style.j2").render().encode()
-    return files("serving.review").joinpath("static", name).read_bytes()
 
 
 def find_store(path: Path) -> tuple[Path, Path | None]:

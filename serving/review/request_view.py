@@ -59,6 +59,7 @@ def show_request(request: ReviewRequest) -> dict[str, Any]:
     """Put a request into words, by their names on its page; none of them can hide anything."""
     proposal = request.proposal
     values = proposal.model_dump()
+    plan = "First plan" if proposal.attempt == 0 else f"Re-plan {proposal.attempt}"
     meanings = {letter: _tell(words) for letter, words in proposal.words.meanings.items()}
     lines = [
         replace(line, meaning=meanings.get(option.option, ""))
@@ -71,7 +72,7 @@ def show_request(request: ReviewRequest) -> dict[str, Any]:
         "case": visible(proposal.case),
         "title": visible(proposal.words.title),
         "context": _tell(proposal.words.context),
-        "plan": _name_plan(proposal),
+        "plan": plan + (f", revision {proposal.revision}" if proposal.revision else ""),
         "option": "" if proposal.option == NO_OPTION else visible(proposal.option),
         "meaning": meanings.get(proposal.option, ""),
         "money": say_money(values),
@@ -218,11 +219,6 @@ def _show_said(body: Mapping[str, Any]) -> dict[str, Any]:
         "calls": [say_call(text) for text in texts[:-1]],
         "text": _tell(body["text"] or (texts[-1] if texts else "")),
     }
-
-
-def _name_plan(proposal: Proposal) -> str:
-    plan = "First plan" if proposal.attempt == 0 else f"Re-plan {proposal.attempt}"
-    return f"{plan}, revision {proposal.revision}" if proposal.revision else plan
 
 
 def _say_budget(proposal: Proposal) -> str:

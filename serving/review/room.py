@@ -119,11 +119,7 @@ class ReviewSettings:
         return self.store.with_name(f"{self.store.name}.audit.jsonl")
 
     def read_key(self) -> bytes:
-        """Return the store's key.
-
-        Raises:
-            UserError: see `find_key`.
-        """
+        """Return the store's key; see `find_key`."""
         return find_key(self.store.with_name(f"{self.store.name}.key"))
 
 

@@ -117,11 +117,13 @@ class _Maker:
         self, label: str, node: Mapping[str, Any], value: Any, name: str, path: str, is_required: bool
     ) -> Field:
         node = _resolve(node, self._defs)
+        inside = [why for where, why in self._errors.items() if where.startswith(f"{name}.")]
         given: dict[str, Any] = {
             "name": name,
             "label": label.replace("_", " "),
             "is_required": is_required,
-            "error": self._find_error(name),
+            # what is wrong with it, or inside it where it has no parts of its own
+            "error": self._errors.get(name, next(iter(inside), "")),
         }
         chosen = tuple(self._choices.get(path, node.get("enum", ())))
         match node.get("type"):
@@ -160,11 +162,6 @@ class _Maker:
             self.make_parts(item, one, f"{name}.{number}", f"{path}.")
             for number, one in enumerate(values[:MAX_ROWS])
         )
-
-    def _find_error(self, name: str) -> str:
-        """Return what is wrong with the field, or inside it where it has no parts of its own."""
-        inside = [why for where, why in self._errors.items() if where.startswith(f"{name}.")]
-        return self._errors.get(name, inside[0] if inside else "")
 
 
 def _resolve(node: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, Any]:
