@@ -125,21 +125,18 @@ def read_pins() -> dict[str, Any]:
 
 def _list_texts(scenario: BenchCase) -> Iterator[str]:
     if isinstance(scenario, Scenario):
-        role = ROLES[scenario.role]
+        roles, briefs = [ROLES[scenario.role]], [scenario.brief]
+        answer = json.dumps(FAMILIES[scenario.family].solve(scenario), sort_keys=True)
+    else:
+        game, best = PlanGame(scenario), scenario.optimum
+        roles = [game.prompt_role(seat) for seat in (*scenario.seats, RECONCILER)]
+        briefs = [game.write_report_brief(seat) for seat in scenario.seats]
+        answer = "none" if best is None else f"{best.plan.option} {best.worth}"
+    for role in roles:
         yield role.mandate
         yield json.dumps([tool.as_chat_tool() for tool in role.tools])
-        yield scenario.brief
-        yield json.dumps(FAMILIES[scenario.family].solve(scenario), sort_keys=True)
-        return
-    game = PlanGame(scenario)
-    for seat in (*scenario.seats, RECONCILER):
-        role = game.prompt_role(seat)
-        yield role.mandate
-        yield json.dumps([tool.as_chat_tool() for tool in role.tools])
-    for seat in scenario.seats:
-        yield game.write_report_brief(seat)
-    optimum = scenario.optimum
-    yield "none" if optimum is None else f"{optimum.plan.option} {optimum.worth}"
+    yield from briefs
+    yield answer
 
 
 def write_pins() -> None:

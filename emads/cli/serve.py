@@ -20,8 +20,6 @@ from emads.cli.options import (
 )
 from roles.errors import UserError, unknown
 
-REVIEW_PORT = 8800
-
 
 def serve(
     team: Annotated[
@@ -93,7 +91,7 @@ def review(
     four_eyes: Annotated[
         bool, typer.Option("--four-eyes", help="A plan needs the approvals of two reviewers.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = REVIEW_PORT,
+    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = 8800,
     host: Annotated[
         str, typer.Option(help="Address to listen on; beyond this machine only with --public.")
     ] = "127.0.0.1",

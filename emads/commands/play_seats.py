@@ -32,8 +32,6 @@ from simulator.engines.scripted import ScriptedEngine
 SEATS, UNTRAINED, ADVERSARY, EXPERTS = "seats", "untrained", "adversary", "experts"
 MIXED_STAGES = ("sft", "grpo", "marl")
 
-Seated = tuple[Engine, Chat]
-
 
 def evaluate_seats(
     run: Path | None, stage: str, seats: Seats, api: ApiOptions, *, count: int, out: Path | None
@@ -163,7 +161,7 @@ def _probe(
     print(f"diagnostics: {written}")
 
 
-def _seat_adversary(scenarios: Sequence[TeamScenario], *, has_limit: bool) -> dict[str, Seated]:
+def _seat_adversary(scenarios: Sequence[TeamScenario], *, has_limit: bool) -> dict[str, tuple[Engine, Chat]]:
     plain = PlainChat()
     return {ADVERSARY: (ScriptedEngine(plain, seeded=adversary_team(scenarios), has_limit=has_limit), plain)}
 

@@ -343,9 +343,12 @@ async def _play(
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     played: list[tuple[GovernedEpisode, GovernedRecord]] = []
     async with open_services(db, key=key) as services:
-        if named == WEB:
+        reviewer: Reviewer = SimulatedReviewer(score_by_worth, error_rate=ERROR_RATE, least_share=LEAST_SHARE)
+        if named == TERMINAL:
+            reviewer = TerminalReviewer()
+        elif named == WEB:
+            reviewer = WebReviewer(services.gate.find_answer)
             print(f"plans wait for people; open them in the browser: emads review {db}", flush=True)
-        reviewer = _choose_reviewer(named, services)
         for cases in turns:
             if reviewer.name == SIMULATED:
                 _check_nobody_waits(services, cases, seating.stream, is_named=named is not None)
@@ -358,14 +361,6 @@ async def _play(
                 record = read_record(case, episode, services, stream=seating.stream)
                 played.append((episode, record))
     return played
-
-
-def _choose_reviewer(named: str | None, services: GovernanceServices) -> Reviewer:
-    if named == TERMINAL:
-        return TerminalReviewer()
-    if named == WEB:
-        return WebReviewer(services.gate.find_answer)
-    return SimulatedReviewer(score_by_worth, error_rate=ERROR_RATE, least_share=LEAST_SHARE)
 
 
 def _check_nobody_waits(

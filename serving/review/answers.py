@@ -15,7 +15,7 @@ from evaluation.minutes.words import MAX_BRIEF_CHARS, say_call, say_titles, visi
 from roles.base import Answer, AnswerError, parse_strict_json, split_answer
 from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms
-from serving.review.inbox import Progress, judge_item
+from serving.review.inbox import judge_item
 from serving.review.pages import Form, Visit, first
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.proposal import MAX_FEEDBACK_CHARS
@@ -38,7 +38,7 @@ async def label(request: Request, item_id: str) -> Response:
     form = await visit.read_form()
     found = judge_item(visit.room, item, visit.reviewer)
     action = first(form, "action")
-    if not _can_label(found):
+    if not found.may_label:
         visit.note("label", item_id, "refused: settled", kind=action[:20])
         return _show_page(visit, item, status=HTTPStatus.CONFLICT, why="Not kept: it has its labels already.")
     try:
@@ -163,17 +163,13 @@ def _show_page(
         votes=_spell(item.votes),
         decisions=[(visible(name), count) for name, count in item.decisions.items()],
         state=state,
-        can_label=_can_label(state),
+        can_label=state.may_label,
         labels=[_show_label(one) for one in labels] if is_own or state.state != "waiting" else [],
         fields=make_fields(find_schema(item.seat), known, prefix=PREFIX, choices=choices, errors=errors),
         is_correcting=value is not None,
         why=why,
         max_reason=MAX_FEEDBACK_CHARS,
     )
-
-
-def _can_label(state: Progress) -> bool:
-    return state.state == "waiting" or state.may_adjudicate
 
 
 def _spell(texts: Mapping[str, str]) -> list[tuple[str, str]]:

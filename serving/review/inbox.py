@@ -44,6 +44,11 @@ class Progress:
     tone: Tone
     may_adjudicate: bool = False  # the reviewer may decide between the others
 
+    @property
+    def may_label(self) -> bool:
+        """Tell whether the reviewer may label it."""
+        return self.state == "waiting" or self.may_adjudicate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRow:
