@@ -70,7 +70,7 @@ class _MistakesError(Exception):
 
 def _find(request: Request, item_id: str) -> tuple[Visit, QueuedItem]:
     visit = Visit(request)
-    _ = visit.reviewer
+    _ = visit.reviewer  # 401 before 404: only who is signed in learns what there is
     item = visit.room.list_items().get(item_id)
     if item is None:
         raise HTTPException(404, "there is no such answer in the queue")

@@ -63,7 +63,7 @@ async def rule(request: Request, interrupt_id: str) -> Response:
 
 def _find(request: Request, interrupt_id: str) -> tuple[Visit, ReviewRequest]:
     visit = Visit(request)
-    _ = visit.reviewer
+    _ = visit.reviewer  # 401 before 404: only who is signed in learns what there is
     shown = visit.room.read_request(interrupt_id)
     if shown is None:
         raise HTTPException(404, "there is no such request in this store")

@@ -66,7 +66,7 @@ class Visit:
             HTTPException: nobody is signed in, or the form is not one of ours.
         """
         if signed_in:
-            _ = self.reviewer
+            _ = self.reviewer  # raises
         form = await _read_fields(self.request)
         given, path = form.get(FORM_TOKEN, [""]), self.request.url.path
         wanted = "" if self.session is None else make_form_token(self.room.key, self.session, path)

@@ -71,7 +71,7 @@ async def answer(request: Request, turn_id: str) -> Response:
 
 def _find(request: Request, turn_id: str) -> tuple[Visit, SeatTurn]:
     visit = Visit(request)
-    _ = visit.reviewer
+    _ = visit.reviewer  # 401 before 404: only who is signed in learns what there is
     turn = visit.room.seats.list_turns().get(turn_id)
     if turn is None:
         raise HTTPException(404, "there is no such turn")
