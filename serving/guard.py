@@ -259,6 +259,7 @@ def run_server(
     name: str,
     limits: Limits | None = None,
     listener: socket.socket | None = None,
+    has_websockets: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests at work then have GRACE_S seconds to end.
 
@@ -271,7 +272,7 @@ def run_server(
     config = uvicorn.Config(
         Guard(app, access, limits),
         http="h11",
-        ws="none",
+        ws="auto" if has_websockets else "none",
         lifespan="on",
         log_level="warning",
         server_header=False,

@@ -180,7 +180,8 @@ def serve_env(
         if standard == "openenv":
             raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    run_server(app, settle_access(port=port), name=shown, limits=limits)
+    is_openenv = standard == "openenv"  # whose clients play over WebSockets
+    run_server(app, settle_access(port=port), name=shown, limits=limits, has_websockets=is_openenv)
 
 
 def _find_names(url: str | None) -> tuple[str, ...]:

@@ -1,15 +1,18 @@
 """The guard lets through what a service's user allowed, and answers everything else itself."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI, WebSocket
 from starlette.types import Receive, Scope, Send
 
 from roles.errors import UserError
-from serving.guard import Access, Guard, Limits, settle_access
+from serving.guard import Access, Guard, Limits, open_socket, run_server, settle_access
 
 TOKEN = "0123456789abcdef-a-token"
 LIMITS = Limits(max_body_bytes=100, open_paths=frozenset({"/health"}))
@@ -196,3 +199,29 @@ def test_a_refused_body_is_read_on_within_bounds(access: Access, declares: bool)
     events.clear()
     asyncio.run(Guard(Echo(), access, LIMITS)(scope, receive_for_ever, send))
     assert len(events) < 30
+
+
+@pytest.mark.parametrize(("origin", "is_let_through"), [(None, True), ("http://evil.example", False)])
+def test_a_service_with_websockets_takes_those_of_programs_and_of_its_own_pages(
+    origin: str | None, is_let_through: bool
+) -> None:
+    client = pytest.importorskip("websockets.sync.client")
+    app = FastAPI()
+
+    @app.websocket("/ws")
+    async def greet(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text("hello")
+
+    access = settle_access(port=0)
+    listener = open_socket(access)
+    port = listener.getsockname()[1]
+    serve = partial(run_server, app, access, name="test", listener=listener, has_websockets=True)
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        with client.connect(f"ws://127.0.0.1:{port}/ws", origin=origin, open_timeout=30) as socket:
+            assert socket.recv() == "hello"
+    except client.InvalidStatus:
+        assert not is_let_through
+    else:
+        assert is_let_through
