@@ -8,8 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emads.api import evaluate, generate, open_run, train
-    from emads.played_case import FaultyPlayError, PlayedCase, play
+    from emads.api import FaultyPlayError, PlayedCase, evaluate, generate, open_run, play, train
     from emads.team import Team, load_team
     from roles.errors import UserError
     from training.runs.run_folder import Run
@@ -32,16 +31,9 @@ try:
     __version__ = version("emads")
 except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
-_HOMES = {
+_HOMES = {  # of names that are not in emads.api
     "Team": "emads.team",
     "load_team": "emads.team",
-    "FaultyPlayError": "emads.played_case",
-    "PlayedCase": "emads.played_case",
-    "play": "emads.played_case",
-    "evaluate": "emads.api",
-    "generate": "emads.api",
-    "open_run": "emads.api",
-    "train": "emads.api",
     "Run": "training.runs.run_folder",
     "UserError": "roles.errors",
 }
@@ -49,9 +41,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Return a public name from the module that defines it."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'emads' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "emads.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ Importing this module imports no torch; a seat that a run plays does.
 """
 
 import difflib
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 from emads.seats import SCRIPTED, STAGES
 from emads.seats.person import PersonEngine, WebPersonEngine
 from emads.seats.players import (
+    ApiOptions,
     ApiPlayer,
     HumanPlayer,
     Player,
@@ -22,17 +24,23 @@ from emads.seats.players import (
     Seats,
     read_seats,
 )
-from emads.seats.prices import ApiOptions
-from emads.seats.scripts import check_habits, make_script, make_solo_script, refuse_words
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.base import Family, Scenario
-from scenarios.registry import families
+from scenarios.registry import FAMILIES, families
 from scenarios.team import PlanGame, Style, TeamScenario, generate
+from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
-from simulator.agents.scripted_policies import oracle_team
+from simulator.agents.scripted_policies import (
+    BASELINES,
+    baseline_team,
+    oracle_reconciler,
+    oracle_solo,
+    oracle_specialist,
+    oracle_team,
+)
 from simulator.agents.suite_scripts import MakeScript
 from simulator.chat import Chat, MessageChat, PlainChat
 from simulator.engines.base import Engine, Sampling
@@ -40,7 +48,7 @@ from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.chat_engine import ChatEngine, EndpointUsage, Ledger, ReplyFile
 from simulator.engines.openai.endpoint import Budget
 from simulator.engines.routed import Route, RoutedEngine
-from simulator.engines.scripted import ScriptedEngine
+from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.game import MakeGame
 from simulator.graph.seating import list_roles
 from simulator.reward import TeamRewardWeights
@@ -62,7 +70,7 @@ class OpenTeam:
     table: Engine  # every seat at joint cases
     alone: Engine  # every role on its own family
     routes: Mapping[str, Route]  # of the table, by seat
-    chat: Chat
+    chat: Chat = field(default_factory=MessageChat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +102,6 @@ class Team:
     def is_scripted(self) -> bool:
         """True if experts who draw a habit for every case sit in all seats."""
         return self.seats.players == [ScriptPlayer()]
-
-    @property
-    def has_script(self) -> bool:
-        """True if a script plays a seat: it must know every case beforehand."""
-        return any(isinstance(player, ScriptPlayer) for player in self.seats.players)
 
     @property
     def label(self) -> str:
@@ -190,7 +193,10 @@ class Team:
             run.check_room(case, path)
         for seat in case.list_unlisted():
             if isinstance(self.seats.player_of(seat), ScriptPlayer):
-                raise refuse_words(path, seat)
+                raise UserError(
+                    f"{path}: seats.{seat} gives words alone, and the scripted experts read lists;"
+                    " add upgrades, needs or veto, or play it with a model that reads words"
+                )
         return case
 
     @contextmanager
@@ -220,20 +226,18 @@ class Team:
         seats = dict.fromkeys([*ROLES, *(role for case in tables for role in list_roles(case))])
         plain = PlainChat()
         with ExitStack() as stack:
-            open_api = _Endpoints(stack, self.api, self.ledger)
             at_table: dict[str, Route] = {}
             scripts_alone: dict[str, Route] = {}
-            served: dict[Player, Engine] = {}
+            served: dict[Player, Engine] = dict(self._open_endpoints(stack))
             for seat in seats:
                 player = self.seats.player_of(seat)
                 chat, most_tokens = None, None
                 match player:
                     case ScriptPlayer():
-                        policy = (
-                            make_script(player.habit, seat, tables, asks=bool(self.questions))
-                            if script is None
-                            else script(player.habit, seat)
-                        )
+                        if script is None:
+                            policy = make_script(player.habit, seat, tables, asks=bool(self.questions))
+                        else:
+                            policy = script(player.habit, seat)
                         solo = make_solo_script(player.habit, seat, alone)
                         at_table[seat], scripts_alone[seat] = (
                             Route(engine=ScriptedEngine(plain, seeded={seat: one}), policy=seat, chat=plain)
@@ -241,7 +245,7 @@ class Team:
                         )
                         continue
                     case ApiPlayer():
-                        engine = served.get(player) or open_api(player)
+                        engine = served[player]
                     case RunPlayer():
                         run = self.runs[player]
                         chat, most_tokens = run.chat, run.sampling.max_completion_tokens
@@ -254,12 +258,24 @@ class Team:
                         assert_never(player)
                 served[player] = engine
                 at_table[seat] = Route(engine=engine, policy=seat, chat=chat, most_tokens=most_tokens)
-            yield OpenTeam(
-                table=RoutedEngine(at_table),
-                alone=RoutedEngine({**at_table, **scripts_alone}),
-                routes=at_table,
-                chat=MessageChat(),
-            )
+            alone_too = RoutedEngine({**at_table, **scripts_alone})
+            yield OpenTeam(table=RoutedEngine(at_table), alone=alone_too, routes=at_table)
+
+    def _open_endpoints(self, stack: ExitStack) -> Iterator[tuple[ApiPlayer, ChatEngine]]:
+        """Open the endpoints of API models; they share a cost limit, a file of replies and a loop."""
+        models = [player for player in self.seats.players if isinstance(player, ApiPlayer)]
+        if not models:
+            return
+        loop, replies = LoopThread("endpoints"), None
+        stack.callback(loop.close)
+        if self.api.replies is not None:
+            replies = stack.enter_context(ReplyFile(self.api.replies))
+            self.ledger.budget.spent = replies.spent
+        for player in models:
+            settings, shape = self.api.settle(player), self.api.shape
+            engine = ChatEngine(settings, loop=loop, shape=shape, replies=replies, ledger=self.ledger)
+            stack.callback(engine.close)
+            yield player, engine
 
     def describe_usage(self) -> list[str]:
         """Say what the seats of API models took, one line for each and one for all; nothing without such."""
@@ -272,32 +288,6 @@ class Team:
                 lines.append(f"{seat:<10} {describe_usage(usage, is_priced)}")
                 total = total.joined(usage)
         return [*lines, f"{'all':<10} {describe_usage(total, self.spent is not None)}"] if lines else []
-
-
-class _Endpoints:
-    """Opens endpoints that share a cost limit, a file of replies and one event loop."""
-
-    def __init__(self, stack: ExitStack, options: ApiOptions, ledger: Ledger) -> None:
-        self._stack, self._options, self._ledger = stack, options, ledger
-        self._loop: LoopThread | None = None
-        self._replies: ReplyFile | None = None
-
-    def __call__(self, player: ApiPlayer) -> ChatEngine:
-        if self._loop is None:
-            self._loop = LoopThread("endpoints")
-            self._stack.callback(self._loop.close)
-            if self._options.replies is not None:
-                self._replies = self._stack.enter_context(ReplyFile(self._options.replies))
-                self._ledger.budget.spent = self._replies.spent
-        engine = ChatEngine(
-            self._options.settle(player),
-            loop=self._loop,
-            shape=self._options.shape,
-            replies=self._replies,
-            ledger=self._ledger,
-        )
-        self._stack.callback(engine.close)
-        return engine
 
 
 def describe_usage(usage: EndpointUsage, is_priced: bool) -> str:
@@ -313,6 +303,63 @@ def describe_usage(usage: EndpointUsage, is_priced: bool) -> str:
     if usage.num_too_long:
         words.append(f"{usage.num_too_long} prompts too long for the model")
     return ", ".join(words)
+
+
+def check_habits(seats: Seats) -> None:
+    """Refuse a habit that its seat does not have.
+
+    Raises:
+        UserError: names seat, habit and those that are known.
+    """
+    for seat in ROLES:
+        player = seats.player_of(seat)
+        if isinstance(player, ScriptPlayer) and player.habit is not None:
+            known = [*(FUNDING_HABITS if seat == RECONCILER else REPORT_HABITS), *BASELINES]
+            if player.habit not in known:
+                raise unknown(f"habit of {seat}", player.habit, known)
+
+
+def make_script(
+    habit: str | None, seat: str, cases: Sequence[PlayableCase], *, asks: bool = False
+) -> SeededPolicy:
+    """Return the policy of a seat in joint cases; habit None: every case draws one.
+
+    `asks`: whether an expert ReconcileGPT puts questions to the seats.
+    """
+    if habit is not None and habit in BASELINES:
+        return baseline_team(cases, habit).get(seat, _sit_out)
+    if seat == RECONCILER:
+        return oracle_reconciler(habit=habit, asks=asks)
+    return oracle_specialist(cases, seat, habit=habit)
+
+
+def make_solo_script(
+    habit: str | None,
+    role: str,
+    scenarios: Sequence[Scenario],
+    *,
+    families: Mapping[str, Family] = FAMILIES,
+) -> SeededPolicy:
+    """Return the policy of a role on its own family: a baseline of that name, else the expert."""
+    own = [scenario for scenario in scenarios if scenario.role == role]
+    if habit is None or habit not in BASELINES:
+        play = oracle_solo(own, families=families)
+        return lambda transcript, rng: play(transcript)
+
+    def answer(transcript: str, rng: random.Random) -> str:
+        for scenario in own:
+            if scenario.brief in transcript:
+                baselines = families[scenario.family].baselines
+                if habit not in baselines:
+                    raise UserError(f"{role} alone has no baseline {habit!r} (known: {', '.join(baselines)})")
+                return baselines[habit](scenario, rng)
+        raise ValueError(f"the transcript holds no brief of {role}")
+
+    return answer
+
+
+def _sit_out(transcript: str, rng: random.Random) -> str:
+    raise ValueError("a seat speaks that is in none of the cases")
 
 
 def load_team(

@@ -1,4 +1,4 @@
-"""Checks in front of every web service of this layer: address, Host, Origin, token, size of a request.
+"""Runs every web service of this layer behind checks of address, Host, Origin, token and size of a request.
 
 A service listens on this machine alone unless its user names another address, gives a token and says so
 with a flag. `Guard` wraps an ASGI app and answers what it refuses itself; tokens of forms are the app's.
@@ -8,14 +8,16 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roles.errors import UserError
@@ -28,6 +30,9 @@ MIN_TOKEN_CHARACTERS = 16
 MAX_BODY_BYTES = 1 << 20
 BODY_TIMEOUT_S = 30.0
 DRAINED_BYTES, DRAIN_S = 16 << 20, 2.0  # of a refused body: read on, so that its sender sees the answer
+GRACE_S = 30  # for requests at work when the service is told to end
+KEEP_ALIVE_S = 15
+MAX_CONNECTIONS = 1_000  # at once; one more is answered with 503
 HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
@@ -55,7 +60,6 @@ class Limits:
     max_body_bytes: int = MAX_BODY_BYTES  # of a request
     body_timeout_s: float = BODY_TIMEOUT_S  # until its last byte is here
     open_paths: frozenset[str] = frozenset()  # need no token
-    cookie: str | None = None  # cookie that may carry the token in place of the header; None: none may
     headers: Mapping[str, str] = field(default_factory=lambda: dict(HEADERS))  # where a response lacks them
 
 
@@ -131,17 +135,21 @@ class Guard:
             refused = body
         else:
             await _drain(receive)
-        await _refuse(send, *refused)
+        headers = {"connection": "close"}  # the rest of a body is not read
+        if refused[0] == HTTPStatus.UNAUTHORIZED:
+            headers["www-authenticate"] = "Bearer"
+        response = Response(describe_error(*refused), refused[0].value, headers, "application/json")
+        await response(scope, receive, send)
 
     def find_fault(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         """Return why a request or a websocket is refused before its body is read, or None."""
         headers = Headers(scope=scope)
-        host = _one(headers, "host")
-        if host is None or _name_of(host) not in self._access.hosts:
+        hosts = [host.lower() for host in headers.getlist("host")]
+        if len(hosts) != 1 or _name_of(hosts[0]) not in self._access.hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "this service does not answer to the name in Host"
         if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
             origins = headers.getlist("origin")
-            if any(_site_of(origin) != host.lower() for origin in origins):
+            if any(_site_of(origin) != hosts[0] for origin in origins):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another origin"
             if any(site not in OWN_SITES for site in headers.getlist("sec-fetch-site")):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another site"
@@ -151,14 +159,10 @@ class Guard:
 
     def _is_known(self, headers: Headers) -> bool:
         token = self._access.token
-        if token is None:
-            return True
-        shown = [
-            value[7:].strip() for value in headers.getlist("authorization") if value[:7].lower() == "bearer "
-        ]
-        if not shown and self._limits.cookie is not None:
-            shown = _read_cookie(headers, self._limits.cookie)
-        return len(shown) == 1 and hmac.compare_digest(shown[0].encode(), token.encode())
+        given = [one for one in headers.getlist("authorization") if one[:7].lower() == "bearer "]
+        if token is None or len(given) != 1:
+            return token is None
+        return hmac.compare_digest(given[0][7:].strip().encode(), token.encode())
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes | tuple[HTTPStatus, str]:
         most = self._limits.max_body_bytes
@@ -217,34 +221,12 @@ def describe_error(status: HTTPStatus, message: str) -> bytes:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives the body once, then whatever comes after it."""
-    given = False
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return given.pop() if given else await receive()
 
     return receive_again
-
-
-async def _refuse(send: Send, status: HTTPStatus, message: str) -> None:
-    body = describe_error(status, message)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),  # the rest of a body is not read
-    ]
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status.value, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _one(headers: Headers, name: str) -> str | None:
-    values = headers.getlist(name)
-    return values[0] if len(values) == 1 else None
 
 
 def _site_of(origin: str) -> str | None:
@@ -258,19 +240,7 @@ def _site_of(origin: str) -> str | None:
 def _name_of(host: str) -> str:
     """Return the name in a Host header without its port: "[::1]:80" gives "[::1]"."""
     name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdigit() else host).lower()
-
-
-def _read_cookie(headers: Headers, name: str) -> list[str]:
-    found = []
-    for line in headers.getlist("cookie"):
-        try:
-            cookies = SimpleCookie(line)
-        except CookieError:
-            continue
-        if name in cookies:
-            found.append(cookies[name].value)
-    return found
+    return name if colon and port.isdigit() else host
 
 
 def _is_loopback(host: str) -> bool:
@@ -280,3 +250,59 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def run_server(
+    app: ASGIApp,
+    access: Access,
+    *,
+    name: str,
+    limits: Limits | None = None,
+    listener: socket.socket | None = None,
+    has_websockets: bool = False,
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests at work then have GRACE_S seconds to end.
+
+    `listener`: an open socket, for callers that must know the address before. The first line that is printed
+    names the address, with the port that was taken for port 0.
+
+    Raises:
+        UserError: the address cannot be bound.
+    """
+    config = uvicorn.Config(
+        Guard(app, access, limits),
+        http="h11",
+        ws="auto" if has_websockets else "none",
+        lifespan="on",
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    with listener or open_socket(access) as opened:
+        print(f"{name}: {name_address(opened)} (Ctrl-C ends it)", flush=True)
+        uvicorn.Server(config).run(sockets=[opened])
+
+
+def name_address(listener: socket.socket) -> str:
+    """Return the address of an open socket: "http://127.0.0.1:8400"."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def open_socket(access: Access) -> socket.socket:
+    """Return a socket that listens at the address.
+
+    Raises:
+        UserError: the address is taken, unknown or not allowed.
+    """
+    family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
+    try:
+        return socket.create_server((access.host, access.port), family=family, backlog=1024)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(
+            f"cannot listen on {access.host} port {access.port}: {reason}; choose another --port"
+        ) from None

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emads.bench.cases import list_cases
-from emads.bench.plays import play_table
-from emads.bench.run import REPLIES
-from emads.seats.prices import read_api_options
+from emads.bench.run import REPLIES, play_table
+from emads.seats.players import read_api_options
 from emads.team import Team, load_team
 from roles.errors import UserError
 from scenarios.team import TeamScenario
@@ -34,7 +33,7 @@ def main() -> None:
     given = parser.parse_args()
     options = read_api_options([*given.api, f"replies={given.folder / REPLIES}"])
     team = load_team(seats=given.seat, api=options)
-    (scenario,) = [case.scenario for case in list_cases() if case.key == given.key]
+    (scenario,) = [case for case in list_cases() if case.key == given.key]
     if not isinstance(scenario, TeamScenario):
         raise UserError(f"{given.key} is no case of the table")
     with team.open([scenario]) as opened:

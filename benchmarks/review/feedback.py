@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from emads.commands.labels import simulate_labels
+from emads.commands.review import simulate_labels
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
 from simulator.export.atomic_files import write_atomic

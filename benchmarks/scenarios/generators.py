@@ -23,7 +23,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from emads.cli.checks import parse_difficulties
+from emads.cli.options import parse_difficulties
 from scenarios.base import SPLITS
 from scenarios.registry import FAMILIES
 from training.data.demonstrations import difficulty_of

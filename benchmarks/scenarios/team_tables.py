@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from statistics import fmean
 
 from benchmarks.scenarios.company_cases import seat_decides, worth_without
-from emads.cli.checks import parse_difficulties
+from emads.cli.options import parse_difficulties
 from evaluation.scoring.team_players import (
     Chair,
     TablePlayer,

@@ -1,22 +1,81 @@
-"""The result card of a bench, as JSON and as Markdown; and the comparison of two."""
+"""Plays of a bench, a line each as soon as it is done; their card, as JSON and Markdown; two compared."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from emads.bench.cases import BANDS, CASES_PER_CELL, CELLS, TABLE
-from emads.bench.plays import BenchPlay, PlayFile
-from evaluation.stats.intervals import Interval, mean_interval, paired_interval, paired_permutation_p
+from evaluation.stats.intervals import mean_interval, paired_interval, paired_permutation_p
 from roles.errors import UserError
 from simulator.engines.openai.chat_engine import EndpointUsage
 from simulator.export.atomic_files import write_atomic
+from simulator.line_files import LineFile, read_lines
 
 CARD, PAGE, PLAYS = "card.json", "card.md", "plays.jsonl"
 FORMAT = "emads-bench/1"
 KINDS = tuple(CASES_PER_CELL)
 SET_SIZE = sum(cell.num_cases for cell in CELLS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchPlay:
+    """One case as it was played.
+
+    Example: BenchPlay(key="cto/test/2026/0/1", kind="cto", band="easy", difficulty=1, score=1.0,
+                       reward=1.0, legal={"cto alone": (1, 1)}, turns=4, tool_calls=3,
+                       ended_by={"cto": "answer"}, usage=EndpointUsage())
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    key: str
+    kind: str  # a role family, or "table"
+    band: str
+    difficulty: int
+    score: float  # alone: the verdict's reward; at the table: V of the decision
+    reward: float  # alone: the same; at the table: the team reward R
+    legal: dict[str, tuple[int, int]]  # "cto report" -> answers that could be read, answers asked for
+    turns: int
+    tool_calls: int
+    ended_by: dict[str, str]  # seat -> "answer", or the limit that ended its work
+    usage: EndpointUsage  # of API models
+
+
+class PlayFile:
+    """The plays of one bench folder.
+
+    Example: PlayFile(folder / "plays.jsonl").read()
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._adapter = TypeAdapter(BenchPlay)
+
+    def read(self) -> list[BenchPlay]:
+        """Return all plays; a last line that a kill cut short is left out, no file holds nothing.
+
+        Raises:
+            UserError: a damaged line.
+        """
+        plays = []
+        for number, line in enumerate(read_lines(self.path), start=1):
+            try:
+                plays.append(self._adapter.validate_json(line))
+            except ValidationError:
+                raise UserError(
+                    f"{self.path}:{number} is no play; delete the line to play it again"
+                ) from None
+        return plays
+
+    def add(self, play: BenchPlay) -> None:
+        """Append a play; it is on disk when this returns."""
+        with LineFile(self.path) as file:
+            file.add(self._adapter.dump_json(play))
 
 
 def build_card(
@@ -39,19 +98,23 @@ def build_card(
     """
     if not plays:
         raise UserError("no case was played to its end: there is nothing to put on a card")
-    usage = EndpointUsage()
+    usage, by_key = EndpointUsage(), {play.key: play for play in plays}
     for play in plays:
         usage = usage.joined(play.usage)
+    rewards = [play.reward for play in plays if play.kind == TABLE]
     return {
         "format": FORMAT,
         "set": set_name,
         "label": label,
         "seats": dict(seats),
         "num_cases": {"whole_set": SET_SIZE, "asked": num_cases, "played": len(plays)},
-        "score": {name: asdict(found) for name, found in _list_scores(plays).items()},
-        "team_reward": _interval([play.reward for play in plays if play.kind == TABLE]),
+        "score": {
+            name: asdict(mean_interval([by_key[key].score for key in keys]))
+            for name, keys in _group(by_key).items()
+        },
+        "team_reward": asdict(mean_interval(rewards)) if rewards else None,
         "legal": _sum_legal(plays),
-        "ended_by": _count_ends(plays),
+        "ended_by": dict(Counter(reason for play in plays for reason in play.ended_by.values())),
         "turns_per_case": sum(play.turns for play in plays) / len(plays),
         "tool_calls_per_case": sum(play.tool_calls for play in plays) / len(plays),
         "usage": asdict(usage),
@@ -173,15 +236,6 @@ def _group(plays: Mapping[str, BenchPlay]) -> dict[str, list[str]]:
     return {name: keys for name, keys in groups.items() if keys}
 
 
-def _list_scores(plays: Sequence[BenchPlay]) -> dict[str, Interval]:
-    by_key = {play.key: play for play in plays}
-    return {name: mean_interval([by_key[key].score for key in keys]) for name, keys in _group(by_key).items()}
-
-
-def _interval(values: Sequence[float]) -> dict[str, Any] | None:
-    return asdict(mean_interval(values)) if values else None
-
-
 def _sum_legal(plays: Sequence[BenchPlay]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for play in plays:
@@ -190,14 +244,6 @@ def _sum_legal(plays: Sequence[BenchPlay]) -> dict[str, dict[str, int]]:
             one["read"] += read
             one["asked"] += asked
     return dict(sorted(found.items()))
-
-
-def _count_ends(plays: Sequence[BenchPlay]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for play in plays:
-        for reason in play.ended_by.values():
-            counts[reason] = counts.get(reason, 0) + 1
-    return counts
 
 
 def _show(interval: Mapping[str, float]) -> str:

@@ -52,24 +52,15 @@ class Cell:
         return CASES_PER_CELL[self.kind]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchCase:
-    """One case of the set.
-
-    Example: list_cases(limit=1)[0].scenario.key == "cto/test/2026/0/1"
-    """
-
-    cell: Cell
-    scenario: Scenario | TeamScenario
-
-    @property
-    def key(self) -> str:
-        return self.scenario.key
+BenchCase = Scenario | TeamScenario
 
 
-def find_band(difficulty: int) -> Band:
-    """Return the band of a difficulty from 1 to 10."""
-    return next(band for band, levels in BANDS.items() if difficulty in levels)
+def find_cell(case: BenchCase) -> Cell:
+    """Return the cell of a case, of the set or not."""
+    return Cell(
+        kind=case.family if isinstance(case, Scenario) else TABLE,
+        band=next(band for band, levels in BANDS.items() if case.difficulty in levels),
+    )
 
 
 CELLS = tuple(Cell(kind=kind, band=band) for kind in CASES_PER_CELL for band in BANDS)
@@ -79,16 +70,11 @@ CELLS = tuple(Cell(kind=kind, band=band) for kind in CASES_PER_CELL for band in 
 def draw_cell(cell: Cell) -> tuple[BenchCase, ...]:
     """Return the cell's cases; the difficulties of its band take turns."""
     levels = BANDS[cell.band]
-    cases = []
-    for number in range(cell.num_cases):
-        index, level = _BAND_START[cell.band] + number, levels[number % len(levels)]
-        scenario: Scenario | TeamScenario
-        if cell.kind == TABLE:
-            scenario = generate_team("test", SEED, index, level)
-        else:
-            scenario = FAMILIES[cell.kind].generate("test", SEED, index, level)
-        cases.append(BenchCase(cell=cell, scenario=scenario))
-    return tuple(cases)
+    draw = generate_team if cell.kind == TABLE else FAMILIES[cell.kind].generate
+    return tuple(
+        draw("test", SEED, _BAND_START[cell.band] + number, levels[number % len(levels)])
+        for number in range(cell.num_cases)
+    )
 
 
 def list_cases(limit: int | None = None) -> list[BenchCase]:
@@ -109,7 +95,7 @@ def compute_digest(cell: Cell) -> str:
     """Return the SHA-256 of all that a model reads in the cell's cases, and of their right answers."""
     digest = hashlib.sha256()
     for case in draw_cell(cell):
-        for text in _list_texts(case.scenario):
+        for text in _list_texts(case):
             digest.update(hashlib.sha256(text.encode()).digest())
     return digest.hexdigest()
 
@@ -137,23 +123,20 @@ def read_pins() -> dict[str, Any]:
     return pins
 
 
-def _list_texts(scenario: Scenario | TeamScenario) -> Iterator[str]:
+def _list_texts(scenario: BenchCase) -> Iterator[str]:
     if isinstance(scenario, Scenario):
-        role = ROLES[scenario.role]
+        roles, briefs = [ROLES[scenario.role]], [scenario.brief]
+        answer = json.dumps(FAMILIES[scenario.family].solve(scenario), sort_keys=True)
+    else:
+        game, best = PlanGame(scenario), scenario.optimum
+        roles = [game.prompt_role(seat) for seat in (*scenario.seats, RECONCILER)]
+        briefs = [game.write_report_brief(seat) for seat in scenario.seats]
+        answer = "none" if best is None else f"{best.plan.option} {best.worth}"
+    for role in roles:
         yield role.mandate
         yield json.dumps([tool.as_chat_tool() for tool in role.tools])
-        yield scenario.brief
-        yield json.dumps(FAMILIES[scenario.family].solve(scenario), sort_keys=True)
-        return
-    game = PlanGame(scenario)
-    for seat in (*scenario.seats, RECONCILER):
-        role = game.prompt_role(seat)
-        yield role.mandate
-        yield json.dumps([tool.as_chat_tool() for tool in role.tools])
-    for seat in scenario.seats:
-        yield game.write_report_brief(seat)
-    optimum = scenario.optimum
-    yield "none" if optimum is None else f"{optimum.plan.option} {optimum.worth}"
+    yield from briefs
+    yield answer
 
 
 def write_pins() -> None:

@@ -120,16 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     if status == INTERRUPTED:  # which typer returns by itself, in silence
-        return _complain(describe_interruption(arguments), INTERRUPTED)
+        kept = KEPT.get(arguments[0] if arguments else "")
+        again = f"; {kept} are kept, the same command goes on: emads {shlex.join(arguments)}" if kept else ""
+        return _complain(f"interrupted{again}", INTERRUPTED)
     return status if isinstance(status, int) else 0
-
-
-def describe_interruption(arguments: Sequence[str]) -> str:
-    """Say what an interrupted call leaves, and the command that goes on with it."""
-    kept = KEPT.get(arguments[0] if arguments else "")
-    if kept is None:
-        return "interrupted"
-    return f"interrupted; {kept} are kept, the same command goes on: emads {shlex.join(arguments)}"
 
 
 def _complain(message: str, status: int = 2) -> int:

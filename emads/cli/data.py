@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.checks import check_at_least, choose_roles, parse_difficulties
-from emads.cli.options import RunArgument
+from emads.cli.options import RunArgument, check_at_least, choose_roles, parse_difficulties
 from roles.errors import UserError, unknown
 
 CONFORMANCE_COUNT = 50
@@ -164,7 +163,7 @@ def simulate_labels(
     stage: Annotated[str, typer.Option(help="Stage whose weights answer: sft, grpo or marl.")] = "grpo",
 ) -> None:
     """Let a simulated reviewer label answers of a run's role."""
-    from emads.commands.labels import simulate_labels as write_labels
+    from emads.commands.review import simulate_labels as write_labels
     from training.feedback.reviewers import KINDS, LabelReviewer
     from training.runs.run_folder import Run
 
@@ -182,6 +181,6 @@ def show_labels(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Label file (JSONL).")],
 ) -> None:
     """Count a file's labels, and say how far reviewers agree."""
-    from emads.commands.labels import count_labels
+    from emads.commands.review import count_labels
 
     typer.echo("\n".join(count_labels(file)))

@@ -5,14 +5,6 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.checks import (
-    check_at_least,
-    choose_roles,
-    choose_stage,
-    open_existing,
-    refuse_missing_run,
-    refuse_options,
-)
 from emads.cli.options import (
     DEFAULT_RUN,
     ApiOption,
@@ -21,7 +13,12 @@ from emads.cli.options import (
     RunArgument,
     RunsArgument,
     SeatOption,
+    check_at_least,
+    choose_roles,
+    choose_stage,
+    open_existing,
     read_seat_options,
+    refuse_missing_run,
 )
 from emads.seats import STOPPED
 from roles.errors import UserError, unknown
@@ -86,16 +83,16 @@ def evaluate(
     is_team = len(paths) == 1 and (paths[0] / "team.json").is_file()
     plays_seats = not at_table and not answers and (chosen is not None or is_team)
     if at_table:
-        kind, allowed = "a table suite", ["--suite", "--stage", "--count", "--out"]
-        allowed += ["--tasks"] if suite == "hidden-profile" else []
+        kind, allowed = "a table suite", {"--suite", "--stage", "--count", "--out"}
+        allowed |= {"--tasks"} if suite == "hidden-profile" else set()
     elif answers:
-        kind, allowed = "--tasks or --suite", ["--suite", "--stage", "--count", "--role"]
-        allowed += [] if suite else ["--tasks"]
+        kind, allowed = "--tasks or --suite", {"--suite", "--stage", "--count", "--role"}
+        allowed |= set() if suite else {"--tasks"}
     elif plays_seats:
-        kind, allowed = "--seat" if chosen else "an exported team", ["--stage", "--count", "--out"]
+        kind, allowed = "--seat" if chosen else "an exported team", {"--stage", "--count", "--out"}
     else:
         kind = "a whole run, whose config names cases and stages"
-        allowed = ["--again", "--gate", "a second RUN"]
+        allowed = {"--again", "--gate", "a second RUN"}
     given: dict[str, object] = {
         "--again": again,
         "--gate": gate,
@@ -103,11 +100,12 @@ def evaluate(
         "--tasks": tasks,
     }
     given |= {"--suite": suite, "--stage": named_stage, "--role": who, "--count": count, "--out": out}
-    refuse_options(kind, {option: value for option, value in given.items() if option not in allowed})
+    for option, value in given.items():
+        if value and option not in allowed:
+            raise UserError(f"{option} does not go with {kind}: leave it out")
     if at_table:
         from emads.commands.suites import evaluate_table_suite
-        from emads.seats.players import RunPlayer, Seats
-        from emads.seats.prices import ApiOptions
+        from emads.seats.players import ApiOptions, RunPlayer, Seats
         from training.export.team_folder import find_stage
 
         players, endpoints = chosen or (Seats({}), ApiOptions())
@@ -118,8 +116,7 @@ def evaluate(
         )
     if plays_seats:
         from emads.commands.play_seats import evaluate_seats
-        from emads.seats.players import read_seats
-        from emads.seats.prices import ApiOptions
+        from emads.seats.players import ApiOptions, read_seats
 
         players, endpoints = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
         source = home if chosen else None
@@ -312,8 +309,7 @@ def judge(
             raise UserError(
                 f"--criterion {name!r} is not of the form NAME=QUESTION: clear='is it easy to follow?'"
             )
-    from emads.seats.players import ApiPlayer, read_player
-    from emads.seats.prices import read_api_options
+    from emads.seats.players import ApiPlayer, read_api_options, read_player
 
     player = read_player(model)
     if not isinstance(player, ApiPlayer):

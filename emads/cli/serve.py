@@ -8,11 +8,17 @@ from urllib.parse import urlsplit
 
 import typer
 
-from emads.cli.checks import check_at_least, choose_stage, parse_difficulties, refuse_missing_run
-from emads.cli.options import ApiOption, RunArgument, SeatOption, read_seat_options
+from emads.cli.options import (
+    ApiOption,
+    RunArgument,
+    SeatOption,
+    check_at_least,
+    choose_stage,
+    parse_difficulties,
+    read_seat_options,
+    refuse_missing_run,
+)
 from roles.errors import UserError, unknown
-
-REVIEW_PORT = 8800
 
 
 def serve(
@@ -60,22 +66,13 @@ def serve(
         refuse_missing_run(Path(team))
     names = _find_names(url)
     try:
-        from emads.commands.serve import serve_team
+        from emads.commands.serve import read_token, serve_team
+        from serving.guard import settle_access
     except ImportError as error:
         raise UserError(f"serving needs {error.name}; pip install 'emads[serve]'") from None
-    serve_team(
-        team,
-        stage,
-        seats=seats,
-        port=port,
-        host=host,
-        is_public=public,
-        token_variable=token_env,
-        url=url,
-        names=names,
-        db=db,
-        reviewers=reviewer or (),
-    )
+    token = None if token_env is None else read_token(token_env)
+    access = settle_access(port=port, host=host, token=token, is_public=public, names=names)
+    serve_team(team, stage, seats=seats, access=access, url=url, db=db, reviewers=reviewer or ())
 
 
 def review(
@@ -94,7 +91,7 @@ def review(
     four_eyes: Annotated[
         bool, typer.Option("--four-eyes", help="A plan needs the approvals of two reviewers.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = REVIEW_PORT,
+    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = 8800,
     host: Annotated[
         str, typer.Option(help="Address to listen on; beyond this machine only with --public.")
     ] = "127.0.0.1",
@@ -119,8 +116,8 @@ def review(
     names = _find_names(url)
     try:
         from serving.guard import settle_access
+        from serving.review.app import find_store, remove_reviewer, serve_review
         from serving.review.room import ReviewSettings
-        from serving.review.serve import find_store, remove_reviewer, serve_review
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise
@@ -134,7 +131,10 @@ def review(
     settings = ReviewSettings(
         store=store,
         queue=queue,
-        reviewers=tuple(dict.fromkeys(reviewer or [_name_user()])),
+        # by default the user of this machine, in letters that reviewers' names have
+        reviewers=tuple(
+            dict.fromkeys(reviewer or [re.sub(r"[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")])
+        ),
         labels_per_item=labels_per_answer,
         four_eyes=four_eyes,
         is_secure=(url or "").startswith("https://"),
@@ -152,7 +152,7 @@ def serve_env(
     standard: Annotated[str, typer.Option(help="nemo-gym or openenv.")] = "nemo-gym",
 ) -> None:
     """Serve role families, seats of the team and tasks over HTTP, for other trainers."""
-    from serving.environments.plays import open_kinds
+    from serving.environments.plays import open_kinds, write_rows
 
     if standard not in ("nemo-gym", "openenv"):
         raise unknown("standard", standard, ["nemo-gym", "openenv"])
@@ -162,27 +162,26 @@ def serve_env(
     check_at_least("--count", count, 1)
     levels = parse_difficulties(difficulties)
     if rows is not None:
-        from serving.environments.http_rows import write_rows
-
-        write_rows(rows, name, split="train", seed=0, count=count, difficulties=levels, kinds=kinds)
+        write_rows(rows, name, count=count, difficulties=levels, kinds=kinds)
         typer.echo(f"rows: {rows}")
-    if standard == "openenv":
-        try:
-            from serving.environments import openenv_env
-        except ImportError:
-            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
-        openenv_env.serve(port, kinds, name)
-        return
     try:
-        from serving.environments.http_env import serve
+        from serving.guard import run_server, settle_access
+
+        if standard == "openenv":
+            from serving.environments.openenv_env import make_app
+
+            app, shown, limits = make_app(kinds, name), "OpenEnv environment", None
+        else:
+            from serving.environments import http_env
+
+            app, shown = http_env.make_app(kinds), f"environments {', '.join(kinds)}"
+            limits = http_env.LIMITS
     except ImportError:
+        if standard == "openenv":
+            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    serve(port, kinds)
-
-
-def _name_user() -> str:
-    """Name the user of this machine with the letters that reviewers' names have."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")
+    is_openenv = standard == "openenv"  # whose clients play over WebSockets
+    run_server(app, settle_access(port=port), name=shown, limits=limits, has_websockets=is_openenv)
 
 
 def _find_names(url: str | None) -> tuple[str, ...]:

@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.checks import (
+from emads.cli.options import (
+    ApiOption,
+    SeatOption,
     check_at_least,
     check_file_target,
     check_page_folder,
     choose_stage,
+    read_seat_options,
     refuse_missing_run,
 )
-from emads.cli.options import ApiOption, SeatOption, read_seat_options
 from emads.seats import SCRIPTED
 from roles.errors import UserError, unknown
 
@@ -102,13 +104,10 @@ def simulate(
     """
     if stage is not None:
         choose_stage(stage)
-    for option, number, minimum in (
-        ("--index", index, 0),
-        ("--count", count, 1),
-        ("--world", world, 0),
-        ("--questions", questions, 0),
-    ):
-        check_at_least(option, number, minimum)
+    check_at_least("--index", index, 0)
+    check_at_least("--count", count, 1)
+    check_at_least("--world", world, 0)
+    check_at_least("--questions", questions, 0)
     seats, endpoints = read_seat_options(seat, api) or (None, None)
     source, cases = _choose_players(players or (), team, stage, has_seats=seats is not None)
     if cases and (index is not None or count is not None):

@@ -5,12 +5,6 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.checks import (
-    check_at_least,
-    choose_roles,
-    open_existing,
-    start_run,
-)
 from emads.cli.options import (
     DEFAULT_RUN,
     ConfigOption,
@@ -20,6 +14,10 @@ from emads.cli.options import (
     RunArgument,
     SetOption,
     TakeOption,
+    check_at_least,
+    choose_roles,
+    open_existing,
+    start_run,
 )
 from emads.seats import STAGES
 from roles.errors import UserError, unknown

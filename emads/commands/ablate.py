@@ -34,8 +34,6 @@ from training.runs.run_folder import Run
 from training.runs.workers import Task
 from training.stages.table import prefix_digest, take_over
 
-DEFAULT_WORKERS = 2
-
 AblationStage = Literal["sft", "sft_more", "sft_own", "grpo", "marl"]
 BEFORE: dict[str, str] = {"grpo": "sft", "sft_more": "sft", "sft_own": "sft", "marl": "grpo"}
 
@@ -160,7 +158,7 @@ def configure(plan: AblationPlan, cell: AblationCell, seed: int, source: str) ->
     return validate_config(values, source)
 
 
-def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
+def ablate(path: Path, out: Path, *, workers: int) -> Path:
     """Run every cell of the plan that is not done yet; return the folder of the results.
 
     Raises:

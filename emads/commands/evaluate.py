@@ -2,14 +2,13 @@
 
 import shlex
 import shutil
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
 from emads.commands.stages import (
-    add_wall_time,
     baselines_task,
     control_tasks,
     demo_tasks,
@@ -17,6 +16,7 @@ from emads.commands.stages import (
     governed_tasks,
     has_pretrained_base,
     perform,
+    perform_timed,
 )
 from evaluation.minutes.transcript import ChosenCase, choose_cases, describe_outcome
 from evaluation.report.page import write_report, write_results_page
@@ -103,9 +103,7 @@ def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
 
     The controls follow the run's own stages and are not in its wall time.
     """
-    start = time.monotonic()
-    perform(run, demo_tasks(run), title)
-    wall_s = add_wall_time(run, time.monotonic() - start)
+    wall_s = perform_timed(run, demo_tasks(run), title)
     if controls:
         perform(run, control_tasks(run), f"controls of {title}")
     return _sum_up(run, wall_s)
@@ -205,9 +203,7 @@ def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
         if _is_trained(run, stage, SINGLE if STAGES[stage].owners == "single" else None):
             tasks.append(evaluate_task(run, stage))
     tasks += governed_tasks(run, [stage for stage in GOVERNED_STAGES if _is_trained(run, stage)])
-    start = time.monotonic()
-    perform(run, tasks, "evaluation")
-    return _sum_up(run, add_wall_time(run, time.monotonic() - start))
+    return _sum_up(run, perform_timed(run, tasks, "evaluation"))
 
 
 def _is_trained(run: Run, stage: str, role: str | None = None) -> bool:
@@ -308,10 +304,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
     for run in runs:
         numbers = {**read_summary(run.path), "seed_comparison": comparison}
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
-        gates += [
-            RunGate(name=prefix + one.name, passed=one.passed, detail=one.detail)
-            for one in check_gate_rules(rules, numbers)
-        ]
+        gates += [replace(one, name=prefix + one.name) for one in check_gate_rules(rules, numbers)]
     print_tables([gate_table([one.as_dict() for one in gates])])
     missed = [gate.name for gate in gates if not gate.passed]
     print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")

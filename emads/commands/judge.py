@@ -18,7 +18,7 @@ from evaluation.scoring.judge_calibration import (
 )
 from evaluation.stats.intervals import mean_interval
 from roles.errors import InfrastructureError, UserError
-from scenarios.tasks.grading.judge import Judge, score_by_judge
+from scenarios.tasks.grading.judge import score_by_judge
 from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.judge import EndpointJudge
 from simulator.export.atomic_files import explain_os_errors, write_atomic
@@ -48,7 +48,9 @@ def judge_answers(
             print("\n".join(describe_calibration(settings.model, found)))
             require_fit(found)
             pairs = [(row.brief, str(row.truth["answer"])) for row in rows]
-            lines = _score_all(judge, criteria, pairs, settings.concurrency)
+            with ThreadPoolExecutor(settings.concurrency) as pool:
+                scored = pool.map(lambda pair: score_by_judge(judge, criteria, *pair), pairs)
+                lines = [{name: one.value for name, one in scores.items()} for scores in scored]
         except InfrastructureError as error:
             raise UserError(f"the judge gave no reply ({error}); nothing was scored") from None
     for name in criteria if lines else ():
@@ -72,13 +74,3 @@ def describe_calibration(model: str, found: Calibration) -> list[str]:
         f"  gained by length        {found.length_gain:+.2f}  (at most {MOST_GAIN:g})",
         f"  replies without scores  {found.unusable:.2f}  (at most {MOST_UNUSABLE:g})",
     ]
-
-
-def _score_all(
-    judge: Judge, criteria: Mapping[str, str], pairs: list[tuple[str, str]], concurrency: int
-) -> list[dict[str, float]]:
-    def score(pair: tuple[str, str]) -> dict[str, float]:
-        return {name: one.value for name, one in score_by_judge(judge, criteria, *pair).items()}
-
-    with ThreadPoolExecutor(concurrency) as pool:
-        return list(pool.map(score, pairs))

@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from emads.bench.card import PAGE, compare_cards
-from emads.bench.cases import TABLE, BenchCase, Cell, find_band
 from emads.bench.run import REPLIES, name_folder, play_into
 from emads.seats import EMBEDDED, SCRIPTED
-from emads.seats.players import RunPlayer, Seats
-from emads.seats.prices import ApiOptions
+from emads.seats.players import ApiOptions, RunPlayer, Seats
 from emads.team import Team, load_team
 from evaluation.probes.diagnostics import (
     describe_diagnostics,
@@ -34,8 +32,6 @@ from simulator.engines.scripted import ScriptedEngine
 SEATS, UNTRAINED, ADVERSARY, EXPERTS = "seats", "untrained", "adversary", "experts"
 MIXED_STAGES = ("sft", "grpo", "marl")
 
-Seated = tuple[Engine, Chat]
-
 
 def evaluate_seats(
     run: Path | None, stage: str, seats: Seats, api: ApiOptions, *, count: int, out: Path | None
@@ -52,11 +48,7 @@ def evaluate_seats(
     folders = []
     for players, place in [*((one, folder / "own") for one in own), (seats, folder)]:
         team = _load(run, stage, players, api, place)
-        chosen = [team.draw_case(index) for index in range(count)]
-        cases = [
-            BenchCase(cell=Cell(kind=TABLE, band=find_band(case.difficulty)), scenario=case)
-            for case in chosen
-        ]
+        cases = [team.draw_case(index) for index in range(count)]
         home = f"{SCRIPTED} team" if team.home is None else team.home.label
         stop = play_into(place, team, cases, f"test cases of {home}")
         folders.append(place)
@@ -169,7 +161,7 @@ def _probe(
     print(f"diagnostics: {written}")
 
 
-def _seat_adversary(scenarios: Sequence[TeamScenario], *, has_limit: bool) -> dict[str, Seated]:
+def _seat_adversary(scenarios: Sequence[TeamScenario], *, has_limit: bool) -> dict[str, tuple[Engine, Chat]]:
     plain = PlainChat()
     return {ADVERSARY: (ScriptedEngine(plain, seeded=adversary_team(scenarios), has_limit=has_limit), plain)}
 

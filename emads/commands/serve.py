@@ -7,20 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emads import __version__
-from emads.seats.players import Seats
-from emads.seats.prices import ApiOptions
+from emads.seats.players import ApiOptions, ScriptPlayer, Seats
 from emads.team import load_team
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
 from serving.endpoint.app import LIMITS, Governance, make_app
 from serving.endpoint.tables import Tables
-from serving.guard import MIN_TOKEN_CHARACTERS, settle_access
-from serving.server import name_address, open_socket, run_server
+from serving.guard import MIN_TOKEN_CHARACTERS, Access, name_address, open_socket, run_server
 from simulator.governance.seals import KEY_BYTES, find_key
-
-MOST_AT_ONCE = 16  # jobs at work
-MOST_WAITING = 256  # jobs in the queue; one more is refused with 429
-GRACE_S = 30.0  # that jobs at work have when the server is ended
 
 
 def serve_team(
@@ -28,23 +22,16 @@ def serve_team(
     stage: str | None,
     *,
     seats: tuple[Seats, ApiOptions] | None,
-    port: int,
-    host: str,
-    is_public: bool,
-    token_variable: str | None,
+    access: Access,
     url: str | None,
-    names: Sequence[str],
     db: Path | None,
     reviewers: Sequence[str],
 ) -> None:
     """Serve a team until SIGINT or SIGTERM. `url`: its address in the agent card, as behind a proxy.
-    `names`: further names in requests' Host.
 
     Raises:
         UserError: no such team, a variable without a token, an address that cannot be had, an unusable store.
     """
-    token = None if token_variable is None else read_token(token_variable)
-    access = settle_access(port=port, host=host, token=token, is_public=is_public, names=names)
     persons = dict(_read_reviewer(one) for one in reviewers)
     if len(set(persons.values())) < len(reviewers):
         raise UserError("--reviewer: two of the reviewers have one name or one token; give each their own")
@@ -55,16 +42,11 @@ def serve_team(
     model = "team" if source is None else re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(source).resolve().name)
     known: list[PlayableCase] = [team.draw_case(0)]  # has every seat that a case can have
     with open_socket(access) as listener, team.serve(known) as opened:
-        tables = Tables(
-            team,
-            opened,
-            known=known if team.has_script else None,
-            most_at_once=MOST_AT_ONCE,
-            most_waiting=MOST_WAITING,
-        )
+        is_any_scripted = any(isinstance(player, ScriptPlayer) for player in team.seats.players)
+        tables = Tables(team, opened, known=known if is_any_scripted else None)
         app = make_app(tables, model, governance, url=url or name_address(listener), version=__version__)
         shown = f"{team.label} as model {model!r}"
-        run_server(app, access, name=shown, limits=LIMITS, grace_s=GRACE_S, listener=listener)
+        run_server(app, access, name=shown, limits=LIMITS, listener=listener)
 
 
 def read_token(variable: str) -> str:

@@ -8,16 +8,14 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from emads.played_case import FaultyPlayError, PlayedCase, play_cases, refuse_faulty
+from emads.api import FaultyPlayError, play_cases, refuse_faulty
 from emads.seats import EMBEDDED, SCRIPTED, STOPPED
-from emads.seats.players import RunPlayer, Seats
-from emads.seats.prices import ApiOptions
-from emads.seats.terminal_reviewer import TerminalReviewer
+from emads.seats.person import TerminalReviewer
+from emads.seats.players import ApiOptions, RunPlayer, Seats
 from emads.team import Team, load_team
-from evaluation.minutes.governed import plan_course, render_governed
+from evaluation.minutes.governed import PlannedCourse, plan_course, render_governed
 from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import (
     NOT_SCORED,
@@ -26,6 +24,7 @@ from evaluation.minutes.minutes import (
     write_index,
 )
 from evaluation.pages import write_page
+from roles.base import Role
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from roles.team import RECONCILER
@@ -48,7 +47,7 @@ from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating, list_prompt_roles
 from simulator.observer import Watch
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict
+from simulator.reward import TeamVerdict
 
 USER_MISTAKE = 2  # exit status
 REVIEWERS = (SIMULATED, TERMINAL, WEB)
@@ -62,7 +61,6 @@ FAILED = "failed"  # status of an episode that an engine could not finish
 CLOSED = ("completed", "completed_with_alerts", "handed_over", "not_approved")
 
 Case = TeamScenario | FreeCase
-Played = Episode | GovernedRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +82,13 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One episode as files show it: its case and verdict, its page, and the writer of its ATIF document."""
+    """One episode as files show it."""
 
     case: PlayableCase
-    played: Played
+    played: Episode | GovernedRecord
     verdict: TeamVerdict | None
-    page: Callable[[], str]
-    write_atif: Callable[[Path], object]
+    speakers: Mapping[str, Role]  # as they were introduced
+    course: PlannedCourse | None = None  # of a governed record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,34 +142,18 @@ def simulate(chosen: Chosen, outputs: Outputs) -> int:
     played = play_cases(team, cases, watch=outputs.watch(len(cases)), kinds=kinds, limits=chosen.limits)
     shown = []
     for one in played:
-        print(_describe_result(one) if outputs.live else one.text)
+        result = one.episode.error or NOT_SCORED
+        if one.verdict is not None:
+            result = f"team reward {one.verdict.reward:.3f}: {one.verdict.explanation}"
+        print(f"{one.case.key}  {result}" if outputs.live else one.text)
         speakers = list_prompt_roles(one.case, team.make_game(one.case), kinds)
-        page = partial(
-            render_minutes,
-            one.case,
-            one.episode,
-            label=one.label,
-            chat=team.chat,
-            verdict=one.verdict,
-            weights=team.weights,
-            speakers=speakers,
-        )
-        atif = partial(write_atif, played=one.episode, chat=team.chat, roles=speakers)
-        shown.append(
-            Shown(case=one.case, played=one.episode, verdict=one.verdict, page=page, write_atif=atif)
-        )
-    for line in write_outputs(outputs, shown, team.label):
+        shown.append(Shown(case=one.case, played=one.episode, verdict=one.verdict, speakers=speakers))
+    for line in write_outputs(outputs, shown, team):
         print(line)
     status = end_play(team)
     if not status:
         refuse_faulty(played)
     return status or (USER_MISTAKE if num_skipped else 0)
-
-
-def _describe_result(played: PlayedCase) -> str:
-    if played.verdict is None:
-        return f"{played.case.key}  {played.episode.error or NOT_SCORED}"
-    return f"{played.case.key}  team reward {played.verdict.reward:.3f}: {played.verdict.explanation}"
 
 
 def simulate_full(
@@ -217,15 +199,24 @@ def simulate_full(
             limits=chosen.limits or AgentLimits(),
             make_game=remember_cases(known, team.make_game),
         )
-        make_world = partial(make_outcomes, world=world, with_traits=company is not None)
+
+        def make_world(case: Case) -> Outcomes:
+            if isinstance(case, TeamScenario):
+                return SimulatedOutcomes(case, seed=world, with_traits=company is not None)
+            return FreeOutcomes(case, seed=world)
+
         turns = [[case] for case in cases] if company else [cases]  # one after the other, or all at once
         played = asyncio.run(_play(turns, seating, reviewer, db, make_world))
     records = [record for _, record in played]
     shown = []
     for case, (episode, record) in zip(cases, played, strict=True):
         print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(record) + "\n")
-        shown.append(_show_governed(case, record, team, seating, make_world(case)))
-    lines = write_outputs(outputs, shown, team.label)
+        outcomes, verdict = make_world(case), None  # without truth, or before the end
+        if isinstance(outcomes, SimulatedOutcomes) and record.status in CLOSED and record.chapters:
+            verdict = score_governed(record, outcomes, team.weights)
+        speakers, course = seating.list_prompt_roles(case), plan_course(record, outcomes)
+        shown.append(Shown(case=case, played=record, verdict=verdict, speakers=speakers, course=course))
+    lines = write_outputs(outputs, shown, team)
     lines += keep_ruling_labels(cases, records, team, seating, db)
     for line in lines:
         print(line)
@@ -236,58 +227,39 @@ def simulate_full(
     return status or (USER_MISTAKE if num_skipped else 0)
 
 
-def _show_governed(
-    case: Case, record: GovernedRecord, team: Team, seating: Seating, outcomes: Outcomes
-) -> Shown:
-    verdict, speakers = score_record(record, team.weights, outcomes), seating.list_prompt_roles(case)
-    page = partial(
-        render_minutes,
-        case,
-        record,
-        label=team.label,
-        chat=seating.chat,
-        verdict=verdict,
-        weights=team.weights,
-        speakers=speakers,
-        course=plan_course(record, outcomes),
-    )
-    atif = partial(write_atif, played=record, chat=seating.chat, roles=speakers)
-    return Shown(case=case, played=record, verdict=verdict, page=page, write_atif=atif)
-
-
-def score_record(
-    record: GovernedRecord, weights: TeamRewardWeights, outcomes: Outcomes
-) -> TeamVerdict | None:
-    """Score what is in place in the end; None without truth, or before the end."""
-    is_closed = record.status in CLOSED and bool(record.chapters)
-    if not isinstance(outcomes, SimulatedOutcomes) or not is_closed:
-        return None
-    return score_governed(record, outcomes, weights)
-
-
-def write_outputs(outputs: Outputs, shown: Sequence[Shown], label: str) -> list[str]:
+def write_outputs(outputs: Outputs, shown: Sequence[Shown], team: Team) -> list[str]:
     """Write what was asked for; return one line for each place."""
     lines = []
     for one in shown:
-        name = minutes_file(one.played if isinstance(one.played, Episode) else one.played.episode)
+        played = one.played
+        name = minutes_file(played if isinstance(played, Episode) else played.episode)
         if outputs.html is not None:
-            lines.append(f"minutes:  {write_page(outputs.html / name, one.page())}")
+            page = render_minutes(
+                one.case,
+                played,
+                label=team.label,
+                chat=team.chat,
+                verdict=one.verdict,
+                weights=team.weights,
+                speakers=one.speakers,
+                course=one.course,
+            )
+            lines.append(f"minutes:  {write_page(outputs.html / name, page)}")
         if outputs.atif is not None:
             document = outputs.atif / name.replace(".html", ".json")
-            one.write_atif(document)
+            write_atif(document, played=played, chat=team.chat, roles=one.speakers)
             lines.append(f"ATIF:     {document}")
     if outputs.html is not None and len(shown) > 1:
-        played = [(one.case, one.played, one.verdict) for one in shown]
-        lines.append(f"index:    {write_index(outputs.html, played, label=label)}")
+        listed = [(one.case, one.played, one.verdict) for one in shown]
+        lines.append(f"index:    {write_index(outputs.html, listed, label=team.label)}")
     if outputs.episodes is not None:
-        rows = (_write_row(one.played) for one in shown)
+        played_all = (one.played for one in shown)
+        rows = (
+            episode_to_json(one) if isinstance(one, Episode) else governed_to_json(one) for one in played_all
+        )
         write_lines(outputs.episodes, rows)
         lines.append(f"episodes: {outputs.episodes}")
     return lines
-
-
-def _write_row(played: Played) -> str:
-    return episode_to_json(played) if isinstance(played, Episode) else governed_to_json(played)
 
 
 def end_play(team: Team) -> int:
@@ -361,18 +333,6 @@ def find_store(source: str | Path | None) -> Path:
     return path
 
 
-def make_reviewer(*, error_rate: float = ERROR_RATE, seed: int = 0) -> SimulatedReviewer:
-    """Return a simulated reviewer that goes by the figures it is shown, and errs at the stated rate."""
-    return SimulatedReviewer(score_by_worth, error_rate=error_rate, seed=seed, least_share=LEAST_SHARE)
-
-
-def make_outcomes(case: Case, *, world: int = 0, with_traits: bool = False) -> Outcomes:
-    """Return the world that the case's plans are carried out in."""
-    if isinstance(case, TeamScenario):
-        return SimulatedOutcomes(case, seed=world, with_traits=with_traits)
-    return FreeOutcomes(case, seed=world)
-
-
 async def _play(
     turns: Sequence[Sequence[Case]],
     seating: Seating,
@@ -383,9 +343,12 @@ async def _play(
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     played: list[tuple[GovernedEpisode, GovernedRecord]] = []
     async with open_services(db, key=key) as services:
-        if named == WEB:
+        reviewer: Reviewer = SimulatedReviewer(score_by_worth, error_rate=ERROR_RATE, least_share=LEAST_SHARE)
+        if named == TERMINAL:
+            reviewer = TerminalReviewer()
+        elif named == WEB:
+            reviewer = WebReviewer(services.gate.find_answer)
             print(f"plans wait for people; open them in the browser: emads review {db}", flush=True)
-        reviewer = _choose_reviewer(named, services)
         for cases in turns:
             if reviewer.name == SIMULATED:
                 _check_nobody_waits(services, cases, seating.stream, is_named=named is not None)
@@ -398,12 +361,6 @@ async def _play(
                 record = read_record(case, episode, services, stream=seating.stream)
                 played.append((episode, record))
     return played
-
-
-def _choose_reviewer(named: str | None, services: GovernanceServices) -> Reviewer:
-    if named == TERMINAL:
-        return TerminalReviewer()
-    return WebReviewer(services.gate.find_answer) if named == WEB else make_reviewer()
 
 
 def _check_nobody_waits(

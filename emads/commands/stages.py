@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from emads.commands.review_queue import REVIEW, queue_cases
+from emads.commands.review import REVIEW, queue_cases
 from evaluation.scoring.outcomes import FEEDBACK_STAGES, TEAM
 from roles.errors import UserError
 from roles.registry import ROLES
@@ -147,11 +147,7 @@ def run_schedule(run: Run) -> list[str]:
         units = TEAM_CASE * run.config.review.num_scenarios
         tasks.append(Task(name=REVIEW, call=queue_cases, args=(run.path,), after=("marl",), units=units))
     was_done = sum(run.is_done(task.name) for task in tasks)
-    start = time.monotonic()
-    try:
-        perform(run, tasks, "schedule")
-    finally:
-        seconds = add_wall_time(run, time.monotonic() - start)
+    seconds = perform_timed(run, tasks, "schedule")
     lines = [
         f"{len(tasks)} stages are done, {was_done} of them before this call; so far {seconds / 60:.1f} min"
     ]
@@ -161,11 +157,16 @@ def run_schedule(run: Run) -> list[str]:
     return lines
 
 
-def add_wall_time(run: Run, seconds: float) -> float:
-    """Return the seconds that the run took in all, these ones included."""
+def perform_timed(run: Run, tasks: Sequence[Task], title: str) -> float:
+    """Perform tasks as `perform`; return the seconds that the run took in all, these ones included."""
     spent_s = float(run.read_payload("wall")["wall_s"]) if run.is_done("wall") else 0.0
-    run.mark_done("wall", {"wall_s": spent_s + seconds})
-    return spent_s + seconds
+    start = time.monotonic()
+    try:
+        perform(run, tasks, title)
+    finally:
+        spent_s += time.monotonic() - start
+        run.mark_done("wall", {"wall_s": spent_s})
+    return spent_s
 
 
 def schedule_tasks(run: Run) -> list[Task]:

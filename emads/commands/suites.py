@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from emads.bench.run import REPLIES, check_heading, name_folder
-from emads.seats.players import Seats
-from emads.seats.prices import ApiOptions
+from emads.seats.players import ApiOptions, Seats
 from emads.team import OpenTeam, Team, load_team
 from evaluation.scoring.external_tasks import (
     FAMILY,

@@ -1,8 +1,9 @@
-"""A person plays a seat, at the terminal or in the browser: reads what it reads, looks up, and answers.
+"""A person rules on plans at the terminal, or plays a seat there or in the browser.
 
-At the terminal a form asks for one field of the answer's schema after the other; in the browser the review
-app shows it whole. An answer that the schema refuses is asked again, so a slip of the hand is never held
-against the team. End of input at the terminal leaves the seat, and so the case.
+Who plays a seat reads what it reads, looks up, and answers. At the terminal a form asks for one field of the
+answer's schema after the other; in the browser the review app shows it whole. An answer that the schema
+refuses is asked again, so a slip of the hand is never held against the team. End of input at the terminal
+leaves the seat, and so the case.
 """
 
 import asyncio
@@ -17,14 +18,24 @@ from roles.base import Answer, AnswerError, Tool, parse_answer
 from roles.errors import InfrastructureError
 from roles.team import guess_form, list_forms
 from scenarios.base import ToolCall
+from serving.review.request_view import render_request
 from serving.review.turns import SeatDesk, make_turn
 from simulator.chat import MessageChat, Said, read_opening
 from simulator.engines.base import Completion, CompletionRequest
+from simulator.governance.gate import TERMINAL
+from simulator.governance.proposal import MAX_FEEDBACK_CHARS, ReviewRequest, ReviewResponse, Ruling
 from simulator.terminal import STANDARD, Terminal, show
 from simulator.tool_calls import format_tool_call
 
 LOOK, RAW = "look", "json"
 POLL_S = 0.1  # between two looks for an answer of the web app
+HELP = """\
+approve  the plan is carried out exactly as shown, once; nothing else is
+edit     you name another option; its best plan is shown to you again before anything is carried out
+reject   the team drafts anew without this option; you are asked why, and it reads your answer
+help     shows this text
+End of input (Ctrl-D) decides nothing: the case waits, and the same command asks you again.
+Only the whole word counts. Your answer holds for the digest at the end of the request."""
 
 
 class PersonEngine:
@@ -206,3 +217,35 @@ def _is_any(text: str, forms: Mapping[str, type[BaseModel]]) -> bool:
 def _show_lines(text: str) -> str:
     """Escape what could move the cursor or hide a line."""
     return "\n".join(map(show, text.splitlines()))
+
+
+class TerminalReviewer:
+    """A person at the terminal. Only the exact words count; anything else is asked again."""
+
+    name = TERMINAL
+
+    def __init__(self, terminal: Terminal = STANDARD) -> None:
+        """See Terminal.require_person."""
+        terminal.require_person("--reviewer terminal needs a terminal; choose --reviewer simulated")
+        self._read_line, self._write = terminal.read_line, terminal.write
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse | None:
+        """See Reviewer.review; end of input leaves the case waiting."""
+        self._write(render_request(request))
+        try:
+            return await asyncio.to_thread(self._ask, request)
+        except EOFError:
+            return None
+
+    def _ask(self, request: ReviewRequest) -> ReviewResponse:
+        rulings: dict[str, Ruling] = {"approve": "approve", "edit": "edit", "reject": "reject"}
+        while (word := self._read_line("approve, edit, reject or help? ").strip()) not in rulings:
+            is_help = word in ("help", "?")
+            self._write(HELP if is_help else f"{show(word)!r} is none of approve, edit, reject, help")
+        if word == "edit":
+            options = [line.option for line in request.proposal.options if line.worth is not None]
+            while (option := self._read_line(f"option ({' '.join(options)})? ").strip()) not in options:
+                self._write(f"{show(option)!r} is no option that can be run")
+            return ReviewResponse(decision="edit", option=option)
+        feedback = self._read_line("why? ").strip() if word == "reject" else ""
+        return ReviewResponse(decision=rulings[word], feedback=feedback[:MAX_FEEDBACK_CHARS])

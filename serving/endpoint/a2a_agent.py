@@ -1,12 +1,15 @@
 """The team as an A2A agent: a message with a case is a task, `input-required` is the human gate.
 
-A task is played in a governed thread of its own, goes on after a restart, and ends with its minutes as an
-artifact. The gate opens for a ruling of a registered reviewer alone (governed_tables.py).
+A task is played in a governed thread of its own, as far as the gate lets it, and goes on after a restart; it
+ends with its minutes as an artifact. The gate is the governance's own. A ruling is kept only for a registered
+reviewer who shows a token of their own: whoever may call the endpoint may not rule by that alone.
 """
 
 import asyncio
-import logging
-from collections.abc import Iterator, Mapping
+import hmac
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +40,20 @@ from a2a.types import (
 )
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evaluation.minutes.governed import render_governed
 from roles.errors import UserError
-from serving.endpoint.governed_tables import GovernedPlay, GovernedTables
-from serving.endpoint.served_team import ServedTeam, read_message_case
-from serving.endpoint.tables import BusyError
+from scenarios.written.written_case import FreeCase
+from serving.endpoint.tables import BusyError, ServedTeam, Tables, Tell
 from serving.review.request_view import render_request
 from simulator.export.atomic_files import remove_leftovers, write_atomic
+from simulator.governance.outcomes import FreeOutcomes
+from simulator.governance.proposal import ReviewRequest, ReviewResponse, Ruling
+from simulator.governance.record import read_record
+from simulator.governance.reviewers import AbsentReviewer
+from simulator.governance.runner import WAITING, GovernanceServices, play_governed
+from simulator.governance.seals import NotApprovedError
 
 MOST_TASK_BYTES = 4 << 20
 ENDING = ".json"
@@ -69,7 +79,14 @@ class FileTaskStore(InMemoryTaskStore):
         Raises:
             UserError: a damaged file; names it.
         """
-        for task in self._read_all():
+        for path in sorted(self._folder.glob(f"*{ENDING}")) if self._folder is not None else ():
+            try:
+                if path.stat().st_size > MOST_TASK_BYTES:
+                    raise ParseError("too large")
+                task = Parse(path.read_text(encoding="utf-8"), Task())
+            except (ParseError, UnicodeDecodeError) as error:
+                reason = str(error).splitlines()[0]
+                raise UserError(f"{path} is no stored task ({reason}); move it away") from None
             await super().save(task, ServerCallContext())
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
@@ -87,18 +104,6 @@ class FileTaskStore(InMemoryTaskStore):
             self._written.pop(task_id, None)
         await super().delete(task_id, context)
 
-    def _read_all(self) -> Iterator[Task]:
-        if self._folder is None:
-            return
-        for path in sorted(self._folder.glob(f"*{ENDING}")):
-            try:
-                if path.stat().st_size > MOST_TASK_BYTES:
-                    raise ParseError("too large")
-                yield Parse(path.read_text(encoding="utf-8"), Task())
-            except (ParseError, UnicodeDecodeError) as error:
-                reason = str(error).splitlines()[0]
-                raise UserError(f"{path} is no stored task ({reason}); move it away") from None
-
     def _locate(self, task_id: str) -> Path:
         assert self._folder is not None
         if not task_id.replace("-", "").isalnum() or len(task_id) > 64:
@@ -106,10 +111,126 @@ class FileTaskStore(InMemoryTaskStore):
         return self._folder / f"{task_id}{ENDING}"
 
 
+ROUNDS = 2  # of votes on one draft
+CLOSED = ("completed", "completed_with_alerts", "handed_over", "not_approved")
+
+
+class RulingMessage(BaseModel):
+    """A reviewer's answer as it comes in a message; the reviewer's token comes apart from it.
+
+    Example: RulingMessage(interrupt_id="9f2c", digest="4f...", reviewer="ann", decision="approve")
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    interrupt_id: str  # of the request that was shown
+    digest: str  # of the proposal that was shown
+    reviewer: str
+    decision: Ruling
+    option: str | None = None  # with edit
+    feedback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernedPlay:
+    """Progress of a governed case.
+
+    Example: (await governed.play("t1", case)).status == "waiting"
+    """
+
+    status: str  # see GovernedEpisode.status
+    minutes: str
+    request: ReviewRequest | None  # what a person is asked; None unless it waits
+    error: str | None
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether nothing will be done in it any more."""
+        return self.status in CLOSED
+
+
+class GovernedTables:
+    """The team's governed cases in one store.
+
+    Example: await GovernedTables(tables, services, {}).play("t1", case)
+    """
+
+    def __init__(self, tables: Tables, services: GovernanceServices, reviewers: Mapping[str, str]) -> None:
+        """`reviewers`: the token of each person who may rule here; each is registered in the store.
+
+        Raises:
+            UserError: a name that cannot rule.
+        """
+        self._tables, self._services, self._tokens = tables, services, dict(reviewers)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        for name in reviewers:
+            try:
+                services.reviewers.register(name)
+            except NotApprovedError as error:
+                raise UserError(f"reviewer {name!r}: {error}") from None
+
+    async def play(self, task: str, case: FreeCase, tell: Tell | None = None) -> GovernedPlay:
+        """Play the task's case from where it is as far as the gate lets it.
+
+        Raises:
+            BusyError: the queue is full.
+            UserError: the store was changed.
+        """
+        async with self._locks[task], self._tables.place("governed"):
+            seating = self._tables.make_seating(self._name_stream(task), tell)
+            (played,) = await play_governed(
+                [self._tables.settle(case)],
+                self._services,
+                seating,
+                AbsentReviewer(),
+                lambda one: FreeOutcomes(one, seed=0),
+                rounds=ROUNDS,
+                concurrency=1,
+            )
+            record = read_record(case, played, self._services, stream=seating.stream)
+            request = self._services.gate.find_open(played.thread) if played.status == WAITING else None
+            return GovernedPlay(
+                status=played.status, minutes=render_governed(record), request=request, error=played.error
+            )
+
+    def keep_ruling(self, task: str, case: FreeCase, message: object, token: str | None) -> None:
+        """Sign and keep a reviewer's answer to the task's open request.
+
+        Raises:
+            UserError: no ruling, no reviewer's own token, or one that the gate refuses; nothing is kept.
+        """
+        try:
+            ruling = RulingMessage.model_validate(message)
+            response = ReviewResponse(
+                decision=ruling.decision, option=ruling.option, feedback=ruling.feedback
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise UserError(
+                f"ruling: {'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
+            ) from None
+        known = self._tokens.get(ruling.reviewer)
+        if known is None or token is None or not hmac.compare_digest(known.encode(), token.encode()):
+            raise UserError("ruling: no reviewer of this name and token; a person rules, not the caller")
+        request = self._services.gate.find_open(f"{self._name_stream(task)}/{case.key}")
+        if request is None or request.interrupt_id != ruling.interrupt_id:
+            raise UserError("ruling: this request is not open in this task")
+        try:
+            self._services.gate.submit(ruling.interrupt_id, ruling.digest, response, ruling.reviewer)
+        except NotApprovedError as error:
+            raise UserError(f"ruling: {error.reason}: {error}") from None
+
+    def is_answered(self, interrupt_id: str) -> bool:
+        """Tell whether a person has ruled on the request, here or elsewhere on the same store."""
+        return self._services.gate.find_answer(interrupt_id) is not None
+
+    def _name_stream(self, task: str) -> str:
+        return f"{self._tables.team.stream}/serve/{task}"
+
+
 REVIEWER_HEADER = "x-reviewer-token"
 OPEN_STATES = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 POLL_S = 2.0  # between looks for rulings that were given elsewhere
-logger = logging.getLogger(__name__)
 
 
 def make_card(team: ServedTeam, name: str, url: str, *, version: str) -> AgentCard:
@@ -138,11 +259,11 @@ def make_card(team: ServedTeam, name: str, url: str, *, version: str) -> AgentCa
 class TeamExecutor(AgentExecutor):
     """Plays tasks, takes rulings, and takes up what a stopped process left.
 
-    Example: TeamExecutor(team, governed, store)
+    Example: TeamExecutor(tables, governed, store)
     """
 
-    def __init__(self, team: ServedTeam, governed: GovernedTables, store: FileTaskStore) -> None:
-        self._team, self._governed, self._store = team, governed, store
+    def __init__(self, tables: Tables, governed: GovernedTables, store: FileTaskStore) -> None:
+        self._read_case, self._governed, self._store = tables.read_case, governed, store
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Play a new task as far as the gate, or one at the gate after a ruling."""
@@ -153,11 +274,12 @@ class TeamExecutor(AgentExecutor):
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         try:
-            case = read_message_case(self._team, _find_case(task, message))
+            case = self._read_case(_find_case(task, message))
             if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
                 token = context.call_context.state.get("headers", {}).get(REVIEWER_HEADER)
                 try:
-                    self._governed.keep_ruling(task.id, case, _find_ruling(message), token)
+                    ruling = next(iter(get_data_parts(message.parts)), None)
+                    self._governed.keep_ruling(task.id, case, ruling, token)
                 except UserError as error:
                     waiting = [new_text_part(str(error)), *task.status.message.parts[1:]]
                     await updater.requires_input(updater.new_agent_message(waiting))
@@ -194,16 +316,14 @@ class TeamExecutor(AgentExecutor):
         while True:
             await asyncio.sleep(POLL_S)
             for task in await self._list((TaskState.TASK_STATE_INPUT_REQUIRED,)):
-                shown: Mapping[str, Any] = next(
-                    (one for one in get_data_parts(task.status.message.parts)), {}
-                )
+                shown: Mapping[str, Any] = next(iter(get_data_parts(task.status.message.parts)), {})
                 if self._governed.is_answered(str(shown.get("interrupt_id", ""))):
                     await self._resume(task)
 
     async def _resume(self, task: Task) -> None:
         """Play a task that no request plays at the moment, and store where it stands then."""
         try:
-            case = read_message_case(self._team, _find_case(task, None))
+            case = self._read_case(_find_case(task, None))
             played = await self._governed.play(task.id, case)
         except BusyError:
             return  # it stays open, and is looked at again
@@ -212,10 +332,8 @@ class TeamExecutor(AgentExecutor):
         else:
             state, parts = _describe(played)
             if played.is_closed:
-                minutes = Artifact(
-                    artifact_id="minutes", name="minutes", parts=[new_text_part(played.minutes)]
-                )
-                task.artifacts.append(minutes)
+                parts_of_minutes = [new_text_part(played.minutes)]
+                task.artifacts.append(Artifact(artifact_id="minutes", name="minutes", parts=parts_of_minutes))
         now = Timestamp()
         now.GetCurrentTime()
         message = Message(role=Role.ROLE_AGENT, message_id=f"{task.id}-{now.seconds}", parts=parts)
@@ -263,7 +381,3 @@ def _find_case(task: Task, message: Message | None) -> str:
     """Return the text of the task's first message, which is its case."""
     first = next((one for one in task.history if one.role == Role.ROLE_USER), message)
     return "" if first is None else get_message_text(first)
-
-
-def _find_ruling(message: Message) -> object:
-    return next(iter(get_data_parts(message.parts)), None)

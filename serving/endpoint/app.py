@@ -12,12 +12,10 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from fastapi import FastAPI, Response
 
-from serving.endpoint.a2a_agent import FileTaskStore, TeamExecutor, make_card
-from serving.endpoint.governed_tables import GovernedTables
-from serving.endpoint.mcp_server import make_mcp_app, make_mcp_server
-from serving.endpoint.metrics import CONTENT_TYPE
+from serving.endpoint.a2a_agent import FileTaskStore, GovernedTables, TeamExecutor, make_card
+from serving.endpoint.mcp_server import make_mcp_app
 from serving.endpoint.openai_api import make_openai_routes
-from serving.endpoint.tables import Tables
+from serving.endpoint.tables import CONTENT_TYPE, Tables
 from serving.guard import Limits
 from simulator.governance.runner import open_services
 
@@ -49,7 +47,7 @@ class Governance:
 
 def make_app(tables: Tables, name: str, governance: Governance, *, url: str, version: str = "0") -> FastAPI:
     """Return the app of a team that is called `name`; `url` is where clients reach it."""
-    mcp_app = make_mcp_app(make_mcp_server(tables, name))
+    mcp_app = make_mcp_app(tables, name)
 
     @asynccontextmanager
     async def live(app: FastAPI) -> AsyncIterator[None]:
@@ -60,7 +58,7 @@ def make_app(tables: Tables, name: str, governance: Governance, *, url: str, ver
             store = FileTaskStore(folder)
             await store.load()
             governed = GovernedTables(tables, services, governance.reviewers)
-            executor = TeamExecutor(tables.team, governed, store)
+            executor = TeamExecutor(tables, governed, store)
             card = make_card(tables.team, name, f"{url}{A2A_PATH}", version=version)
             handler = DefaultRequestHandler(
                 agent_executor=executor,

@@ -3,6 +3,8 @@
 Stateless, so any client of the protocol's versions can call it; Host, Origin and token are the guard's.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
@@ -12,12 +14,9 @@ from pydantic import Field
 from starlette.applications import Starlette
 
 from roles.errors import InfrastructureError, UserError
-from scenarios.written.written_case import FreeCase
-from serving.endpoint.served_team import read_message_case
-from serving.endpoint.tables import BusyError, Tables, describe_play
+from serving.endpoint.tables import BusyError, Tables
 
 PATH = "/mcp"
-REFUSED = (UserError, BusyError, InfrastructureError)
 INSTRUCTIONS = (
     "A team of company roles decides written cases. `decide` plays a whole case: reports, one funded plan,"
     " votes. `report` and `vote` let one seat speak. A case is YAML: title, budget, options, seats. Nothing"
@@ -27,8 +26,20 @@ Case = Annotated[str, Field(description="the case: YAML with title, budget, opti
 Seat = Annotated[str, Field(description="cto, coo, risk or cost")]
 
 
-def make_mcp_server(tables: Tables, name: str) -> MCPServer[Any]:
-    """Return the server; its tools wait in the same queue as every other caller."""
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Tell the client why its call is refused."""
+    try:
+        yield
+    except (UserError, BusyError, InfrastructureError) as error:
+        raise ToolError(str(error)) from None
+
+
+def make_mcp_app(tables: Tables, name: str) -> Starlette:
+    """Return the server's app, whose lifespan must run; it answers at PATH.
+
+    Its tools wait in the same queue as every other caller.
+    """
     server: MCPServer[Any] = MCPServer(
         name=name, title=tables.team.label, instructions=INSTRUCTIONS, log_level="ERROR"
     )
@@ -36,19 +47,15 @@ def make_mcp_server(tables: Tables, name: str) -> MCPServer[Any]:
     @server.tool()
     async def decide(case: Case) -> dict[str, Any]:
         """Play a whole case and return decision, reports, votes and the address of its minutes."""
-        try:
-            played = await tables.decide(_read(case))
-        except REFUSED as error:
-            raise ToolError(str(error)) from None
-        return {**describe_play(played), "minutes": f"minutes://{played.number}"}
+        with _explained():
+            played = await tables.decide(tables.read_case(case))
+        return {**played.as_fields(), "minutes": f"minutes://{played.number}"}
 
     @server.tool()
     async def report(case: Case, seat: Seat) -> dict[str, str]:
         """Let one seat report: what it offers to buy on each option, with cost and worth."""
-        try:
-            return {"seat": seat, "report": await tables.report(_read(case), seat)}
-        except REFUSED as error:
-            raise ToolError(str(error)) from None
+        with _explained():
+            return {"seat": seat, "report": await tables.report(tables.read_case(case), seat)}
 
     @server.tool()
     async def vote(
@@ -62,27 +69,17 @@ def make_mcp_server(tables: Tables, name: str) -> MCPServer[Any]:
         ],
     ) -> dict[str, str]:
         """Let one seat vote on a decision about these reports."""
-        try:
-            return {"seat": seat, "vote": await tables.vote(_read(case), seat, reports, decision)}
-        except REFUSED as error:
-            raise ToolError(str(error)) from None
+        with _explained():
+            return {"seat": seat, "vote": await tables.vote(tables.read_case(case), seat, reports, decision)}
 
     @server.resource("minutes://{number}", mime_type="text/plain")
     def minutes(number: str) -> str:
         """Minutes of one play: briefs, reports, decision and votes by role."""
-        text = tables.find_minutes(number)
+        text = tables.minutes.get(number)
         if text is None:
             raise ResourceNotFoundError(f"no minutes {number}; decide returns their address")
         return text
 
-    def _read(case: str) -> FreeCase:
-        return read_message_case(tables.team, case)
-
-    return server
-
-
-def make_mcp_app(server: MCPServer[Any]) -> Starlette:
-    """Return the server's app, whose lifespan must run; it answers at PATH."""
     return server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,

@@ -20,24 +20,17 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from roles.base import AnswerError, parse_strict_json
+from roles.base import AnswerError, Tool, parse_strict_json, say_fault
 from roles.errors import InfrastructureError, UserError, unknown
 from roles.limits import MAX_CALLS_PER_TURN
+from roles.registry import ROLES
+from scenarios.base import ToolCall
 from scenarios.written.written_case import FreeCase
-from serving.endpoint.served_team import list_role_models, read_message_case
-from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, describe_play
-from serving.endpoint.tool_talk import (
-    MOST_TOOLS,
-    MadeCall,
-    OfferedTool,
-    Turn,
-    make_message,
-    order_results,
-    write_calls,
-)
+from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, Turn
 from serving.guard import describe_error
+from simulator.tool_calls import OPEN, BadToolCallError, format_tool_call, parse_tool_calls
 
-MOST_MESSAGES = 64
+MOST_MESSAGES, MOST_TOOLS = 64, 64
 IGNORED = frozenset(
     {
         "frequency_penalty",
@@ -53,6 +46,56 @@ IGNORED = frozenset(
 
 class _RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OfferedFunction(_RequestBody):
+    """A tool of the caller. Example: OfferedFunction(name="add", parameters={"type": "object"})"""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, Any] = Field(default={})
+    strict: Literal[False] | None = None
+
+
+class OfferedTool(_RequestBody):
+    """An entry of `tools`."""
+
+    type: Literal["function"]
+    function: OfferedFunction
+
+    def as_tool(self) -> Tool:
+        """Return it as roles have tools."""
+        schema = {"type": "object", "properties": {}, **self.function.parameters}
+        return Tool(name=self.function.name, description=self.function.description, parameters=schema)
+
+
+class CalledFunction(_RequestBody):
+    """Name and arguments of a call, as JSON text."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class MadeCall(_RequestBody):
+    """An entry of `tool_calls` of an assistant's message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+    def as_call(self) -> ToolCall:
+        """Return it as agents make calls.
+
+        Raises:
+            UserError: arguments that are no JSON object.
+        """
+        try:
+            arguments = parse_strict_json(self.function.arguments)
+        except AnswerError as error:
+            raise UserError(f"tool_calls: the arguments of {self.id!r} are no JSON: {error}") from None
+        if not isinstance(arguments, dict):
+            raise UserError(f"tool_calls: the arguments of {self.id!r} are no JSON object")
+        return ToolCall(name=self.function.name, arguments=arguments)
 
 
 class TextPart(_RequestBody):
@@ -114,7 +157,7 @@ class ChatRequest(_RequestBody):
 def make_openai_routes(tables: Tables, name: str) -> APIRouter:
     """Return the routes; `name` is the team's, as clients name the model."""
     router = APIRouter()
-    roles = list_role_models(name)
+    roles = {f"{name}/{role}": role for role in ROLES}
     created = int(time.time())
 
     @router.get("/v1/models")
@@ -147,16 +190,16 @@ async def _decide(tables: Tables, asked: ChatRequest) -> Response:
         raise UserError(
             f"tools: model {asked.model!r} plays a whole decision with its own; ask a role's model for others"
         )
-    case = read_message_case(tables.team, asked.messages[-1].text)
+    case = tables.read_case(asked.messages[-1].text)
     is_json = asked.response_format.type == "json_object"
 
     def write(played: PlayedTable) -> str:
-        return json.dumps(describe_play(played)) if is_json else played.minutes
+        return json.dumps(played.as_fields()) if is_json else played.minutes
 
     if not asked.stream:
         played = await tables.decide(case)
         message, _ = make_message(write(played), with_tools=False)
-        return JSONResponse(_make_reply(asked.model, message, "stop", _count(played)))
+        return JSONResponse(_make_reply(asked.model, message, "stop", _count_usage(played)))
     return await _stream(tables, asked, case, write, has_progress=not is_json)
 
 
@@ -182,16 +225,10 @@ async def _stream(
         playing.result()
 
     async def send() -> AsyncIterator[str]:
-        identity, created = _draw_id(), int(time.time())
+        head = _head(asked.model, "chat.completion.chunk")
 
         def chunk(delta: dict[str, str], reason: str | None = None, **more: Any) -> str:
             choice = {"index": 0, "delta": delta, "finish_reason": reason}
-            head = {
-                "id": identity,
-                "object": "chat.completion.chunk",
-                "created": created,
-                "model": asked.model,
-            }
             return f"data: {json.dumps({**head, 'choices': [choice], **more})}\n\n"
 
         try:
@@ -209,8 +246,7 @@ async def _stream(
             yield chunk({"content": f"\n{text}" if has_progress else text})
             yield chunk({}, "stop")
             if asked.stream_options is not None and asked.stream_options.include_usage:
-                whole = json.loads(chunk({}).removeprefix("data: "))
-                yield f"data: {json.dumps({**whole, 'choices': [], 'usage': _count(played)})}\n\n"
+                yield chunk({}, choices=[], usage=_count_usage(played))
             yield "data: [DONE]\n\n"
         finally:
             playing.cancel()
@@ -233,20 +269,21 @@ async def _speak(tables: Tables, asked: ChatRequest, role: str) -> Response:
     if asked.response_format.type != "text":
         raise UserError(f"model {asked.model!r} writes what it learnt to write: leave out response_format")
     tools = [] if asked.tool_choice == "none" else [one.as_tool() for one in asked.tools]
-    text, completion, prompt_tokens = await tables.complete(
-        role, _list_turns(asked.messages), _sample(tables, asked), tools
+    own = tables.team.sampling
+    sampling = replace(
+        own,
+        temperature=own.temperature if asked.temperature is None else asked.temperature,
+        max_completion_tokens=min(
+            asked.max_completion_tokens or asked.max_tokens or own.max_completion_tokens,
+            own.max_completion_tokens,
+        ),
     )
+    turns = _list_turns(asked.messages)
+    text, completion, prompt_tokens = await tables.complete(role, turns, sampling, tools)
     usage = _make_usage(prompt_tokens, len(completion.token_ids))
     message, calls_tools = make_message(text, with_tools=bool(tools))
     reason = "tool_calls" if calls_tools else completion.finish_reason
     return JSONResponse(_make_reply(asked.model, message, reason, usage))
-
-
-def _sample(tables: Tables, asked: ChatRequest) -> Any:
-    most = tables.team.sampling.max_completion_tokens
-    wanted = asked.max_completion_tokens or asked.max_tokens or most
-    temperature = tables.team.sampling.temperature if asked.temperature is None else asked.temperature
-    return replace(tables.team.sampling, temperature=temperature, max_completion_tokens=min(wanted, most))
 
 
 def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
@@ -267,7 +304,8 @@ def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
         if message.role == "user":
             turns.append(("user", (message.text,)))
             continue
-        turns.append(("assistant", (write_calls(message.text, message.tool_calls),)))
+        calls = (call.as_call() for call in message.tool_calls)
+        turns.append(("assistant", (format_tool_call(message.text, *calls),)))
         results = list(takewhile(lambda one: one.role == "tool", spoken[place + 1 :]))
         if results or message.tool_calls:
             found = [(one.tool_call_id, one.text) for one in results]
@@ -276,6 +314,37 @@ def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
     if not turns or turns[-1][0] == "assistant" or num_results != sum(one.role == "tool" for one in spoken):
         raise UserError("messages must begin with user, and end with user or results of tools")
     return [("user", ("\n\n".join([*own, turns[0][1][0]]),)), *turns[1:]]
+
+
+def order_results(calls: Sequence[MadeCall], results: Sequence[tuple[str | None, str]]) -> tuple[str, ...]:
+    """Return the texts of (id, text) in the order of the calls.
+
+    Raises:
+        UserError: not one result for each call.
+    """
+    wanted, found = [call.id for call in calls], [identity for identity, _ in results]
+    if sorted(wanted) != sorted(map(str, found)):
+        raise UserError(f"messages: the calls {wanted} have the results {found}; send one for each call")
+    texts = dict(results)
+    return tuple(texts[identity] for identity in wanted)
+
+
+def make_message(text: str, *, with_tools: bool) -> tuple[dict[str, Any], bool]:
+    """Return a reply's message, and whether it calls tools; words that only look like a call are content."""
+    plain = {"role": "assistant", "content": text, "refusal": None}
+    try:
+        calls = parse_tool_calls(text) if with_tools else ()
+    except BadToolCallError:
+        return plain, False
+    if not calls:
+        return plain, False
+    said = text[: text.index(OPEN)].strip()
+    return {**plain, "content": said or None, "tool_calls": [_describe_call(call) for call in calls]}, True
+
+
+def _describe_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
+    return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
 def _read_request(body: bytes) -> ChatRequest:
@@ -289,8 +358,7 @@ def _read_request(body: bytes) -> ChatRequest:
         asked = {key: one for key, one in value.items() if key not in IGNORED}
         return ChatRequest.model_validate(_drop_unset(asked))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise UserError(say_fault(error)) from None
 
 
 def _drop_unset(value: Any) -> Any:
@@ -307,28 +375,22 @@ def _drop_unset(value: Any) -> Any:
     return [_drop_unset(one) for one in value] if isinstance(value, list) else value
 
 
+def _head(model: str, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
+
+
 def _make_reply(model: str, message: dict[str, Any], reason: str, usage: dict[str, int]) -> dict[str, Any]:
-    return {
-        "id": _draw_id(),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
-        "usage": usage,
-    }
+    choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    return {**_head(model, "chat.completion"), "choices": [choice], "usage": usage}
 
 
-def _count(played: PlayedTable) -> dict[str, int]:
+def _count_usage(played: PlayedTable) -> dict[str, int]:
     return _make_usage(played.prompt_tokens, played.completion_tokens)
 
 
 def _make_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
     total = prompt_tokens + completion_tokens
     return {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total}
-
-
-def _draw_id() -> str:
-    return f"chatcmpl-{uuid.uuid4().hex}"
 
 
 def _fail(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:

@@ -1,17 +1,23 @@
 """The team at work for many callers: a bounded queue, then whole decisions or single words of a seat.
 
-All jobs share one engine, so they are batched. A caller that goes away takes its job along.
+All jobs share one engine, so they are batched. A caller that goes away takes its job along. Counters of the
+jobs are told in Prometheus' text format, version 0.0.4.
 """
 
 import asyncio
+import bisect
 import hashlib
 import itertools
 import json
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import math
+import tempfile
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import NOT_SCORED
@@ -19,24 +25,132 @@ from evaluation.minutes.transcript import render_text, transcript
 from roles.base import Role, Tool
 from roles.errors import InfrastructureError, UserError
 from roles.registry import ROLES
+from roles.team import RECONCILER
 from scenarios.team.playable import PlayableCase
-from scenarios.written.written_case import FreeCase
-from serving.endpoint.metrics import Metrics
-from serving.endpoint.served_team import ServedTeam, check_seat
-from serving.endpoint.tool_talk import Turn
+from scenarios.written.written_case import MAX_CASE_BYTES, FreeCase
 from simulator.agents.scripted_policies import remember_cases
+from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
+from simulator.game import MakeGame
 from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.graph.seating import Seating
 from simulator.observer import Watch
 from simulator.reading import read_episode
 from simulator.records import Episode
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+KINDS = ("decision", "governed", "report", "vote", "completion")
+OUTCOMES = ("done", "failed", "refused", "cancelled")
 MOST_AT_ONCE = 16
 MOST_WAITING = 256
 MOST_KNOWN = 20_000  # different cases that scripted seats keep
 MOST_MINUTES = 500  # plays whose text can be asked for later
 Tell = Callable[[str], None]  # one line of progress
+Turn = tuple[Literal["user", "assistant", "tool"], tuple[str, ...]]  # who, and its texts: several of tools
+
+
+class Metrics:
+    """Counters of an endpoint since it started.
+
+    Example: with metrics.working("decision"): ...
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.num_waiting = self.num_active = 0
+        self._jobs: Counter[tuple[str, str]] = Counter()
+        self._buckets = {kind: [0] * (len(BUCKETS_S) + 1) for kind in KINDS}
+        self._seconds = dict.fromkeys(KINDS, 0.0)
+        self._tokens: Counter[str] = Counter()
+        self._mean_s = 1.0  # of the last jobs
+
+    @contextmanager
+    def working(self, kind: str) -> Iterator[None]:
+        """Count a job that was let in: how it ends, and how long it takes, its waiting left out."""
+        start, outcome = self._clock(), "failed"
+        self.num_active += 1
+        try:
+            yield
+            outcome = "done"
+        except (GeneratorExit, asyncio.CancelledError):
+            outcome = "cancelled"
+            raise
+        finally:
+            seconds = self._clock() - start
+            self.num_active -= 1
+            self._jobs[kind, outcome] += 1
+            self._seconds[kind] += seconds
+            self._buckets[kind][bisect.bisect_left(BUCKETS_S, seconds)] += 1
+            self._mean_s += 0.2 * (seconds - self._mean_s)
+
+    def refuse(self, kind: str) -> None:
+        """Count a job that found the queue full."""
+        self._jobs[kind, "refused"] += 1
+
+    def add_tokens(self, direction: str, number: int) -> None:
+        """Count tokens that models read ("prompt") or wrote ("completion")."""
+        self._tokens[direction] += number
+
+    def estimate_wait_s(self, most_at_once: int) -> int:
+        """Return the seconds after which a refused caller should ask again, from 1 to 60."""
+        return min(60, max(1, math.ceil(self._mean_s * (self.num_waiting + 1) / most_at_once)))
+
+    def render(self) -> str:
+        """Return all figures as text."""
+        return "\n".join(self._list_lines()) + "\n"
+
+    def _list_lines(self) -> Iterator[str]:
+        yield from _head("emads_jobs_total", "counter", "Jobs by kind and outcome.")
+        for kind in KINDS:
+            for outcome in OUTCOMES:
+                number = self._jobs[kind, outcome]
+                yield f'emads_jobs_total{{kind="{kind}",outcome="{outcome}"}} {number}'
+        yield from _head("emads_jobs_active", "gauge", "Jobs at work.")
+        yield f"emads_jobs_active {self.num_active}"
+        yield from _head("emads_jobs_waiting", "gauge", "Jobs that wait for a place.")
+        yield f"emads_jobs_waiting {self.num_waiting}"
+        yield from _head("emads_tokens_total", "counter", "Tokens of whole decisions.")
+        for direction in ("prompt", "completion"):
+            yield f'emads_tokens_total{{direction="{direction}"}} {self._tokens[direction]}'
+        yield from _head("emads_job_seconds", "histogram", "Duration of jobs, waiting left out.")
+        for kind in KINDS:
+            total = 0
+            for bound, number in zip((*BUCKETS_S, math.inf), self._buckets[kind], strict=True):
+                total += number
+                shown = "+Inf" if math.isinf(bound) else f"{bound:g}"
+                yield f'emads_job_seconds_bucket{{kind="{kind}",le="{shown}"}} {total}'
+            yield f'emads_job_seconds_sum{{kind="{kind}"}} {self._seconds[kind]:.6f}'
+            yield f'emads_job_seconds_count{{kind="{kind}"}} {total}'
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+class ServedTeam(Protocol):
+    """A team as the endpoint needs it; `emads.load_team` returns such teams, and says what these are."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def chat(self) -> Chat: ...
+
+    @property
+    def sampling(self) -> Sampling: ...
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def make_game(self) -> MakeGame: ...
+
+    def read_case(self, path: Path) -> FreeCase: ...
 
 
 class BusyError(Exception):
@@ -63,6 +177,10 @@ class PlayedTable:
     prompt_tokens: int
     completion_tokens: int
 
+    def as_fields(self) -> dict[str, Any]:
+        """Return the play as JSON values, without its minutes."""
+        return {name: value for name, value in asdict(self).items() if name != "minutes"}
+
 
 class Tables:
     """The team and its engine behind a queue of bounded length.
@@ -78,16 +196,15 @@ class Tables:
         known: list[PlayableCase] | None = None,
         most_at_once: int = MOST_AT_ONCE,
         most_waiting: int = MOST_WAITING,
-        metrics: Metrics | None = None,
     ) -> None:
         """`known`: cases that scripted seats can play, which grows; None where no seat is scripted."""
-        self.team, self.engine, self.metrics = team, engine, metrics or Metrics()
+        self.team, self.engine, self.metrics = team, engine, Metrics()
         self.most_at_once, self.most_waiting = most_at_once, most_waiting
         self._known = known
         self._cases: dict[str, FreeCase] = {}
         self._places = asyncio.Semaphore(most_at_once)
         self._numbers = itertools.count(1)
-        self._minutes: OrderedDict[str, str] = OrderedDict()
+        self.minutes: OrderedDict[str, str] = OrderedDict()  # of the last plays, by number
         self._make_game = team.make_game if known is None else remember_cases(known, team.make_game)
 
     @asynccontextmanager
@@ -216,12 +333,32 @@ class Tables:
             self._known.append(case)
         return self._cases[case.key]
 
-    def find_minutes(self, number: str) -> str | None:
-        """Return the text of a play; None where it was none, or long ago."""
-        return self._minutes.get(number)
+    def read_case(self, text: str) -> FreeCase:
+        """Return the case in a message: YAML, or Markdown that begins with YAML between two `---` lines.
+
+        A message may fence it as a code block, as chat models do.
+
+        Raises:
+            UserError: no case, or one that this team cannot play; names line, field and remedy.
+        """
+        text = text.strip()
+        lines = text.split("\n")
+        if len(lines) > 2 and lines[0].startswith("```") and lines[-1].strip() == "```":
+            text = "\n".join(lines[1:-1])
+        if len(text.encode(errors="surrogatepass")) > MAX_CASE_BYTES:
+            raise UserError(f"the case has more than {MAX_CASE_BYTES} bytes; it is a page or two, shorten it")
+        with tempfile.TemporaryDirectory(prefix="emads-case-") as folder:
+            path = Path(folder) / f"message{'.md' if text.startswith('---') else '.yaml'}"
+            path.write_bytes(text.encode(errors="replace"))
+            try:
+                return self.team.read_case(path)
+            except UserError as error:
+                raise UserError(str(error).replace(str(path), "case")) from None
 
     async def _speak(self, case: FreeCase, seat: str, second: str | None) -> tuple[str, str]:
-        check_seat(case, seat)
+        if seat not in case.seats:
+            note = f"; {RECONCILER} decides: call decide" if seat == RECONCILER else ""
+            raise UserError(f"no seat {seat!r} in this case (seats: {', '.join(case.seats)}){note}")
         case = self.settle(case)
         session = f"serve/{next(self._numbers)}"
         seating, game = self.make_seating(session, None), self._make_game(case)
@@ -243,16 +380,16 @@ class Tables:
         briefs = {seat: game.write_report_brief(seat) for seat in case.seats}
         shown = transcript(episode, None, briefs=briefs, label=self.team.label, unscored=NOT_SCORED)
         options = [f"  {letter}. {meaning}" for letter, meaning in case.meanings.items()]
-        self._minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
-        while len(self._minutes) > MOST_MINUTES:
-            self._minutes.popitem(last=False)
+        self.minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
+        while len(self.minutes) > MOST_MINUTES:
+            self.minutes.popitem(last=False)
         return PlayedTable(
             number=number,
             case=case.key,
             decision=None if read.decision is None else read.decision.model_dump(mode="json"),
             votes=dict(read.votes),
             reports=dict(episode.reports),
-            minutes=self._minutes[number],
+            minutes=self.minutes[number],
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
         )
@@ -270,8 +407,3 @@ def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:
     shown = json.dumps([tool.as_chat_tool() for tool in tools], sort_keys=True)
     name = f"{role.name}+{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
     return replace(role, name=name, tools=tuple(tools))
-
-
-def describe_play(played: PlayedTable) -> dict[str, Any]:
-    """Return a play as JSON values, without its minutes."""
-    return {name: value for name, value in asdict(played).items() if name != "minutes"}

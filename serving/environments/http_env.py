@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
 from serving.environments.plays import KINDS, Kind, Play, ScenarioName, start_play
-from serving.guard import Limits, settle_access
-from serving.server import run_server
+from serving.guard import Limits
 
 MAX_SESSIONS = 10_000  # those that were not used for longest are forgotten first
 SESSION_LOST = {
@@ -84,17 +83,6 @@ class Sessions:
         while len(self._closed) > 10 * self._max_sessions:
             self._closed.popitem(last=False)
 
-    def call(self, session: str | None, name: str, arguments: Mapping[str, Any]) -> str:
-        """The tool's observation; a call that it refuses is an observation, too.
-
-        Raises:
-            HTTPException: 404 without a session.
-        """
-        play = self.find(session)
-        if play is None:
-            raise HTTPException(404, "no such session; POST /seed_session first")
-        return play.call(name, arguments)
-
     def verify(self, session: str | None, answer: str, name: ScenarioName | None = None) -> dict[str, Any]:
         """The reward of the session's first answer with its parts, as the fields of a verify response.
 
@@ -122,6 +110,7 @@ class Sessions:
 
 COOKIE = "emads_session"
 MAX_BODY_BYTES = 4 << 20  # of a row with its rollout
+LIMITS = Limits(max_body_bytes=MAX_BODY_BYTES)
 MAX_CALL_BYTES = 64 << 10  # of a tool call's arguments
 
 M = TypeVar("M", bound=BaseModel)
@@ -138,6 +127,9 @@ class EpisodeId(_Strict):
     rollout_id: Id
     attempt: int = Field(default=0, ge=0)
 
+    def __str__(self) -> str:
+        return f"{self.rollout_id}/{self.attempt}"
+
 
 class TaskId(_Strict):
     """One task of one task set."""
@@ -146,20 +138,18 @@ class TaskId(_Strict):
     task_id: Id
 
 
-class SeedRequest(_Strict):
-    """The seed of an environment server; `task_data` is a row."""
-
-    resources_session_id: Id
-    episode_id: EpisodeId
-    task_id: TaskId
-    task_data: dict[str, Any]
-
-
 class CloseRequest(_Strict):
     """The close of an environment server."""
 
     resources_session_id: Id
     episode_id: EpisodeId
+
+
+class SeedRequest(CloseRequest):
+    """The seed of an environment server; `task_data` is a row."""
+
+    task_id: TaskId
+    task_data: dict[str, Any]
 
 
 class VerifyRequest(_Strict):
@@ -180,7 +170,7 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
         row = await _read_object(request)
         if "resources_session_id" in row:
             seed = _validate(SeedRequest, row)
-            sessions.seed(seed.resources_session_id, _read_name(seed.task_data), _key(seed.episode_id))
+            sessions.seed(seed.resources_session_id, _read_name(seed.task_data), str(seed.episode_id))
             response.set_cookie(COOKIE, seed.resources_session_id, httponly=True, samesite="strict")
             return {"resources_session_id": seed.resources_session_id}
         token = request.cookies.get(COOKIE)
@@ -193,7 +183,7 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
     @app.post("/close_session")
     async def close_session(request: Request) -> dict[str, str]:
         close = _validate(CloseRequest, await _read_object(request))
-        sessions.close(close.resources_session_id, _key(close.episode_id))
+        sessions.close(close.resources_session_id, str(close.episode_id))
         return {"resources_session_id": close.resources_session_id}
 
     @app.post("/verify")
@@ -202,7 +192,7 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
         if "verification_input" in row:
             asked = _validate(VerifyRequest, row)
             answer = find_answer(_read_response(asked.verification_input))
-            verdict = sessions.verify(sessions.find_by_owner(_key(asked.episode_id)), answer)
+            verdict = sessions.verify(sessions.find_by_owner(str(asked.episode_id)), answer)
             return {**asked.verification_input, **verdict}
         answer = find_answer(_read_response(row))
         return {**row, **sessions.verify(request.cookies.get(COOKIE), answer, _read_name(row))}
@@ -222,7 +212,10 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSI
     @app.post("/{tool}")
     async def call_tool(tool: str, request: Request) -> dict[str, str]:
         arguments = await _read_object(request, MAX_CALL_BYTES)
-        return {"observation": sessions.call(request.cookies.get(COOKIE), tool, arguments)}
+        play = sessions.find(request.cookies.get(COOKIE))
+        if play is None:
+            raise HTTPException(404, SESSION_LOST["failure_reason"])
+        return {"observation": play.call(tool, arguments)}
 
     return app
 
@@ -269,20 +262,6 @@ def find_answer(response: Mapping[str, Any]) -> str:
         return content
     texts = [part.get("text") for part in content or () if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def serve(port: int, kinds: Mapping[str, Kind] = KINDS) -> None:
-    """Serve on 127.0.0.1 until it is interrupted.
-
-    Raises:
-        UserError: the port is taken, or none.
-    """
-    access, limits = settle_access(port=port), Limits(max_body_bytes=MAX_BODY_BYTES)
-    run_server(make_app(kinds), access, name=f"environments {', '.join(kinds)}", limits=limits)
-
-
-def _key(episode: EpisodeId) -> str:
-    return f"{episode.rollout_id}/{episode.attempt}"
 
 
 def _read_response(row: Mapping[str, Any]) -> Mapping[str, Any]:

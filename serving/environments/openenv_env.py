@@ -14,8 +14,6 @@ from openenv.core.env_server.types import EnvironmentMetadata
 from pydantic import Field
 
 from serving.environments.plays import KINDS, Kind, Play, ScenarioName, start_play
-from serving.guard import Limits, settle_access
-from serving.server import run_server
 
 MOST_TASKS = 1_000_000  # indices that the task API names; seeds give as many again each
 
@@ -141,12 +139,3 @@ def make_app(kinds: Mapping[str, Kind] = KINDS, family: str = "cto") -> FastAPI:
     )
     assert isinstance(app, FastAPI)
     return app
-
-
-def serve(port: int, kinds: Mapping[str, Kind] = KINDS, family: str = "cto") -> None:
-    """Serve on 127.0.0.1 until it is interrupted.
-
-    Raises:
-        UserError: the port is taken, or none.
-    """
-    run_server(make_app(kinds, family), settle_access(port=port), name="OpenEnv environment", limits=Limits())

@@ -5,7 +5,8 @@ Adapters (HTTP, OpenEnv, Gymnasium, TRL, verifiers) translate this to their stan
 family. Truth stays behind the verifier, and the test split is not played.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from scenarios.base import Family, Scenario, ToolCall, Verdict
 from scenarios.registry import FAMILIES
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from serving.environments import seat_tasks
+from simulator.export.episode_files import write_lines
 
 MOST = 2**63 - 1  # of a seed or an index
 
@@ -111,12 +113,12 @@ class Play:
     Example: play = start_play(ScenarioName(family="cto", split="train", seed=0, index=7, difficulty=2))
     """
 
-    def __init__(self, kind: Kind, scenario: Scenario, *, max_steps: int = environment.MAX_STEPS) -> None:
+    def __init__(self, kind: Kind, scenario: Scenario) -> None:
         self.scenario, self.role = scenario, kind.find_role(scenario)
+        self.outcome: EnvironmentOutcome | None = None  # until the play is over
+        self.tools: tuple[Tool, ...] = self.role.tools
         self._family = kind.family
-        self._state = environment.start(scenario, max_steps=max_steps)
-        self._outcome: EnvironmentOutcome | None = None
-        self.num_steps = 0  # calls and answers, those after the end included
+        self._state = environment.start(scenario)
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -127,32 +129,21 @@ class Play:
         ]
 
     @property
-    def tools(self) -> tuple[Tool, ...]:
-        return self.role.tools
-
-    @property
     def is_done(self) -> bool:
         return self._state.is_done
 
-    @property
-    def outcome(self) -> EnvironmentOutcome | None:
-        """None until the play is over."""
-        return self._outcome
-
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the tool's observation; a call that it refuses is an observation, too."""
-        self.num_steps += 1
         if self.is_done:
             return "error: the episode is over"
         return self._advance(ToolCall(name=name, arguments=arguments)).observation
 
     def answer(self, text: str) -> EnvironmentOutcome:
         """The outcome of this answer, or of the first one; a play out of steps was worth 0."""
-        self.num_steps += 1
-        if self._outcome is None:
+        if self.outcome is None:
             self._advance(text)
-        assert self._outcome is not None
-        return self._outcome
+        assert self.outcome is not None
+        return self.outcome
 
     def _advance(self, action: environment.Action) -> environment.Transition:
         moved = environment.step(self._family, self._state, action)
@@ -160,7 +151,7 @@ class Play:
         if moved.state.verdict is not None:
             parts = dict(moved.parts)
             reward = parts.pop("total")
-            self._outcome = EnvironmentOutcome(reward=reward, parts=parts, verdict=moved.state.verdict)
+            self.outcome = EnvironmentOutcome(reward=reward, parts=parts, verdict=moved.state.verdict)
         return moved
 
 
@@ -178,3 +169,50 @@ def start_play(name: ScenarioName, kinds: Mapping[str, Kind] = KINDS) -> Play:
     except ValueError as error:  # imported tasks are finite
         raise UserError(str(error)) from None
     return Play(kind, scenario)
+
+
+def make_row(play: Play) -> dict[str, Any]:
+    """One row of a data set for NeMo Gym and verifiers: the request to a Responses API, and the scenario.
+
+    Example: make_row(start_play(name))["scenario"]["family"] == "cto"
+    """
+    scenario = play.scenario
+    system, user = play.messages
+    return {
+        "responses_create_params": {
+            "input": [{**system, "role": "developer"}, user],
+            "tools": [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in play.tools
+            ],
+            "parallel_tool_calls": False,
+        },
+        "scenario": {name: getattr(scenario, name) for name in ScenarioName.model_fields},
+    }
+
+
+def write_rows(
+    path: Path, family: str, *, count: int, difficulties: Sequence[int], kinds: Mapping[str, Kind] = KINDS
+) -> None:
+    """Write a JSONL file of the family's first `count` training scenarios, difficulties in turn.
+
+    Raises:
+        UserError: a scenario that the family does not have.
+    """
+    names = (
+        ScenarioName(
+            family=family,
+            split="train",
+            seed=0,
+            index=index,
+            difficulty=difficulties[index % len(difficulties)],
+        )
+        for index in range(count)
+    )
+    write_lines(path, (json.dumps(make_row(start_play(name, kinds))) for name in names))

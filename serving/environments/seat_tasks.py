@@ -56,15 +56,14 @@ def _write_report(case: TeamScenario, seat: str, habit: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _expert_reports(case_key: tuple[Split, int, int, int]) -> dict[str, str]:
-    case = draw_case(*case_key)
+def _expert_reports(split: Split, seed: int, index: int, difficulty: int) -> dict[str, str]:
+    case = draw_case(split, seed, index, difficulty)
     return {seat: _write_report(case, seat, REPORT_HABIT) for seat in case.seats}
 
 
 def _reports(scenario: Scenario, own: str | None = None) -> dict[str, str]:
     """Reports of all specialists, the learner's own among them if it is one."""
-    key = (scenario.split, scenario.seed, scenario.index, scenario.difficulty)
-    reports = _expert_reports(key)
+    reports = _expert_reports(scenario.split, scenario.seed, scenario.index, scenario.difficulty)
     return reports if own is None else {**reports, seat_of(scenario): own}
 
 
@@ -81,7 +80,7 @@ def _generate(seat: str, split: Split, seed: int, index: int, difficulty: int) -
     case = draw_case(split, seed, index, difficulty)
     game = _game(case)
     if seat == RECONCILER:
-        brief = game.write_decision_brief(_read(case, _expert_reports((split, seed, index, difficulty))))
+        brief = game.write_decision_brief(_read(case, _expert_reports(split, seed, index, difficulty)))
     else:
         brief = game.write_report_brief(seat)
     return Scenario(

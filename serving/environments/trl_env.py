@@ -37,12 +37,8 @@ def environment_factory(family: str, kinds: Mapping[str, Kind] = KINDS) -> type:
 
 def played_reward(completions: Sequence[Any], environments: Sequence[Any], **_columns: Any) -> list[float]:
     """The role reward of every completion with the calls that led to it. For TRL's `reward_funcs`."""
-    pairs = zip(completions, environments, strict=True)
-    return [environment._play.answer(_last_text(completion)).reward for completion, environment in pairs]
-
-
-def _last_text(completion: Any) -> str:
-    return completion if isinstance(completion, str) else str(completion[-1].get("content") or "")
+    texts = [one if isinstance(one, str) else str(one[-1].get("content") or "") for one in completions]
+    return [one._play.answer(text).reward for one, text in zip(environments, texts, strict=True)]
 
 
 class _Environment:

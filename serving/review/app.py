@@ -1,8 +1,10 @@
-"""The web app: what every route shares, and the routes put together."""
+"""The review app of a run or a store: its routes put together, and every reviewer's personal link."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from importlib.resources import files
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -11,10 +13,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from evaluation.pages import load_template
-from serving.guard import Limits
-from serving.review.pages import RefusalError, Website
-from serving.review.room import ReviewSettings, Room, open_room
-from serving.review.routes import answers, approvals, general, seats
+from roles.errors import UserError
+from serving.guard import Access, Limits, name_address, open_socket, run_server
+from serving.review import answers, approvals, inbox, progress, seats
+from serving.review.pages import Visit
+from serving.review.room import ReviewSettings, Room, make_token, open_room
+from simulator.governance.runner import open_services
+from simulator.governance.seals import NotApprovedError
+from training.feedback.labels import QUEUE_FILE
+
+RUN_STORE = Path("review/store.db")  # in a run's folder
 
 MAX_FORM_BYTES = 256 << 10
 LIMITS = Limits(
@@ -31,13 +39,14 @@ LIMITS = Limits(
         "x-frame-options": "DENY",
     },
 )
+MINUTES_STYLE = "minutes.css"
 STATIC = {
     "htmx.min.js": "text/javascript",
     "htmx.LICENSE.txt": "text/plain; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "review.js": "text/javascript",
     "review.css": "text/css",
-    "minutes.css": "text/css",
+    MINUTES_STYLE: "text/css",
 }
 
 
@@ -49,50 +58,83 @@ def make_app(settings: ReviewSettings, *, room: Room | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def open_for_life(app: FastAPI) -> AsyncIterator[None]:
-        if room is not None:
-            app.state.site = Website(room)
-            yield
-            return
-        async with open_room(settings) as opened:
-            app.state.site = Website(opened)
+        async with nullcontext(room) if room is not None else open_room(settings) as app.state.room:
             yield
 
     app = FastAPI(
         title="emads review", lifespan=open_for_life, docs_url=None, redoc_url=None, openapi_url=None
     )
-    contents = {name: _read_static(name) for name in STATIC}
+    folder = files("serving.review").joinpath("static")
+    contents = {name: folder.joinpath(name).read_bytes() for name in STATIC if name != MINUTES_STYLE}
+    # the minutes carry it inside; here it is a file, for the policy's sake
+    contents[MINUTES_STYLE] = load_template("style.j2").render().encode()
 
     @app.get("/static/{name}")
     async def read_static(name: str) -> Response:
         if name not in contents:
-            raise RefusalError(404, "there is no such file")
+            raise HTTPException(404, "there is no such file")
         headers = {"cache-control": "private, max-age=3600"}
         return Response(contents[name], media_type=STATIC[name], headers=headers)
 
-    for part in (general, approvals, answers, seats):
+    for part in (inbox, progress, approvals, answers, seats):
         app.include_router(part.router)
-
-    @app.exception_handler(RefusalError)
-    async def show_refusal(request: Request, refusal: RefusalError) -> Response:
-        return _site(request).show_refusal(request, refusal.status, str(refusal))
 
     @app.exception_handler(HTTPException)
     async def show_http_error(request: Request, error: HTTPException) -> Response:
-        return _site(request).show_refusal(request, error.status_code, str(error.detail))
+        return Visit(request).show_refusal(error.status_code, str(error.detail))
 
     @app.exception_handler(RequestValidationError)
     async def show_bad_request(request: Request, error: RequestValidationError) -> Response:
-        return _site(request).show_refusal(request, 400, "a value in the address cannot be read")
+        return Visit(request).show_refusal(400, "a value in the address cannot be read")
 
     return app
 
 
-def _site(request: Request) -> Website:
-    site: Website = request.app.state.site
-    return site
+def find_store(path: Path) -> tuple[Path, Path | None]:
+    """Return the gate's store and the queue of a run's folder, or of a store's file.
+
+    Raises:
+        UserError: neither a run nor a store.
+    """
+    if path.is_dir():
+        if not (path / "config.yaml").is_file():
+            raise UserError(f"no run in {path} (no config.yaml there); name a run, or a store that --db made")
+        store = path / RUN_STORE
+        store.parent.mkdir(exist_ok=True)
+        return store, path / QUEUE_FILE
+    if not path.is_file():
+        raise UserError(
+            f"no store at {path}; make one: emads simulate --protocol full --reviewer web --db {path} ..."
+        )
+    return path, None
 
 
-def _read_static(name: str) -> bytes:
-    if name == "minutes.css":  # the minutes carry it inside; here it is a file, for the policy's sake
-        return load_template("style.j2").render().encode()
-    return files("serving.review").joinpath("static", name).read_bytes()
+def remove_reviewer(store: Path, name: str) -> None:
+    """Take a person's registration back; what they have approved and nobody has committed counts no more.
+
+    Raises:
+        UserError: nobody of this name is registered, or the store or its key cannot be used.
+    """
+
+    async def remove() -> None:
+        async with open_services(store, key=ReviewSettings(store=store, reviewers=()).read_key()) as services:
+            services.reviewers.remove(name)
+
+    try:
+        asyncio.run(remove())
+    except NotApprovedError as error:
+        raise UserError(f"--remove {name!r}: {error}") from None
+
+
+def serve_review(settings: ReviewSettings, access: Access) -> None:
+    """Serve until it is interrupted.
+
+    Raises:
+        UserError: a store, key, queue or log that cannot be used, or an address that cannot be bound.
+    """
+    key = settings.read_key()
+    with open_socket(access) as listener:
+        for name in settings.reviewers:
+            link = f"{name_address(listener)}/sign-in#{make_token(key, name)}"
+            print(f"link of {name}: {link}", flush=True)
+        run_server(make_app(settings), access, name="review", limits=LIMITS, listener=listener)

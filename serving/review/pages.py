@@ -1,12 +1,14 @@
-"""Parts that all pages share: sessions, form tokens, templates, and the page that says why not."""
+"""Parts that all pages share: a visit with its session and form, templates, the page that says why not."""
 
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
+from hmac import compare_digest
 from typing import Any
 from urllib.parse import parse_qs
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -18,7 +20,6 @@ from serving.review.room import (
     SESSION_S,
     Room,
     Session,
-    is_form_token,
     make_form_token,
     open_session,
     read_cookie,
@@ -32,83 +33,80 @@ MAX_FORM_FIELDS = 2_000
 Form = Mapping[str, Sequence[str]]
 
 
-class RefusalError(Exception):
-    """Refusal of a request; the message is for the person who asked."""
+class Visit:
+    """One request of a browser: its session, its form, and the page in answer."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-class Website:
-    """Sessions and pages of one open room."""
-
-    def __init__(self, room: Room) -> None:
-        self.room = room
-
-    def find_session(self, request: Request) -> Session | None:
-        """Return the browser's session, before or after its sign-in; None without one."""
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.room: Room = request.app.state.room
         names = self.room.settings.reviewers
-        session = read_cookie(self.room.key, request.cookies.get(COOKIE), names, time.time())
-        return None if session is None or session.mark in self.room.ended else session
+        found = read_cookie(self.room.key, request.cookies.get(COOKIE), names, time.time())
+        # before or after the sign-in; None without one
+        self.session = None if found is None or found.mark in self.room.ended else found
 
-    def require_reviewer(self, request: Request) -> str:
-        """Return who asks.
+    @property
+    def reviewer(self) -> str:
+        """Who asks.
 
         Raises:
-            RefusalError: nobody is signed in.
+            HTTPException: nobody is signed in.
         """
-        session = self.find_session(request)
-        if session is None or not session.is_signed_in:
-            raise RefusalError(401, "sign in first")
-        return session.name
+        if self.session is None or not self.session.name:
+            raise HTTPException(401, "sign in first")
+        return self.session.name
 
-    async def read_form(self, request: Request, *, signed_in: bool = True) -> Form:
+    def note(self, action: str, subject: str, outcome: str, **told: Any) -> None:
+        """Add what the reviewer did to the audit log."""
+        self.room.audit.append(self.reviewer, action, subject, outcome, **told)
+
+    async def read_form(self, *, signed_in: bool = True) -> Form:
         """Return a form that this session was given for this path.
 
         Raises:
-            RefusalError: nobody is signed in, or the form is not one of ours.
+            HTTPException: nobody is signed in, or the form is not one of ours.
         """
         if signed_in:
-            self.require_reviewer(request)
-        form = await _read_fields(request)
-        session = self.find_session(request)
-        given = form.get(FORM_TOKEN, [""])
-        if session is None or len(given) != 1:
-            raise RefusalError(403, "this form was not made for your session; open the page again")
-        if not is_form_token(self.room.key, session, request.url.path, given[0]):
-            raise RefusalError(403, "this form was not made for your session; open the page again")
+            _ = self.reviewer  # raises
+        form = await _read_fields(self.request)
+        given, path = form.get(FORM_TOKEN, [""]), self.request.url.path
+        wanted = "" if self.session is None else make_form_token(self.room.key, self.session, path)
+        if not wanted or len(given) != 1 or not compare_digest(given[0].encode(), wanted.encode()):
+            raise HTTPException(403, "this form was not made for your session; open the page again")
         return form
 
-    def show(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page; forms in it take `form_token(path)`."""
-        session = self.find_session(request)
-        new = None if session is not None else open_session("", time.time())
-        known = session or new
-        assert known is not None
+    def show(
+        self, template: str, *, status: int = 200, unless_seen: str | None = None, **values: Any
+    ) -> Response:
+        """Return a page, or nothing (204) if the browser shows `unless_seen` already.
+
+        Forms in it take `form_token(path)`.
+        """
+        if unless_seen is not None and self.request.query_params.get("seen") == unless_seen:
+            return Response(status_code=204)
+        session = self.session or open_session("", time.time())
         text = (
             _environment()
             .get_template(template)
             .render(
-                reviewer=known.name,
-                path=request.url.path,
+                reviewer=session.name,
+                path=self.request.url.path,
                 four_eyes=self.room.services.reviewers.wants_four_eyes(),
                 max_risk=MAX_RISK,
                 reconciler=say_titles([RECONCILER], ROLES),
-                form_token=lambda path: make_form_token(self.room.key, known, path),
+                form_token=lambda path: make_form_token(self.room.key, session, path),
                 **values,
             )
         )
         response = HTMLResponse(text, status)
-        if new is not None:
-            self.set_cookie(response, new)
+        if self.session is None:
+            self.set_cookie(response, session)
         return response
 
-    def show_refusal(self, request: Request, status: int, why: str) -> Response:
+    def show_refusal(self, status: int, why: str) -> Response:
         """Return the page that says why not; where nobody is signed in, with the way to."""
-        if request.headers.get("hx-request"):
+        if self.request.headers.get("hx-request"):
             return Response(status_code=status)
-        return self.show(request, "refusal.html", status=status, code=status, why=why)
+        return self.show("refusal.html", status=status, code=status, why=why)
 
     def set_cookie(self, response: Response, session: Session) -> None:
         """Give the browser its session."""
@@ -126,23 +124,17 @@ async def _read_fields(request: Request) -> Form:
     """Return the values of every field, in order; the guard has bounded their size.
 
     Raises:
-        RefusalError: not a form, or one that no page of ours sent.
+        HTTPException: not a form, or one that no page of ours sent.
     """
     if request.headers.get("origin") is None:
-        raise RefusalError(403, "the form does not say from which page it comes")
+        raise HTTPException(403, "the form does not say from which page it comes")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
-        raise RefusalError(415, "forms alone are read")
+        raise HTTPException(415, "forms alone are read")
     try:
         text = (await request.body()).decode()
         return parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
     except ValueError:
-        raise RefusalError(400, f"a form is UTF-8 text of at most {MAX_FORM_FIELDS} fields") from None
-
-
-def find_site(request: Request) -> Website:
-    """Return the website that serves this request."""
-    site: Website = request.app.state.site
-    return site
+        raise HTTPException(400, f"a form is UTF-8 text of at most {MAX_FORM_FIELDS} fields") from None
 
 
 def first(form: Form, name: str) -> str:

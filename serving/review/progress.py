@@ -5,11 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
 from evaluation.stats.effects import cohens_kappa, fleiss_kappa
-from serving.review.inbox import KINDS, STATES, InboxRow, list_rows
+from serving.review.inbox import KINDS, STATES, list_rows
+from serving.review.pages import Visit
 from serving.review.room import Room
 from training.feedback.labels import Label, latest_by_reviewer
 
+router = APIRouter()
 KIND_TITLES = {"seat": "seats to play", "approval": "plans at the gate", "answer": "answers to judge"}
 LABEL_TITLES = {"verdict": "approved or rejected", "comparison": "which is better", "correction": "corrected"}
 
@@ -31,14 +37,21 @@ class Agreement:
 class ReviewProgress:
     """The figures of the page of progress."""
 
-    counts: tuple[tuple[str, int, int, int], ...]  # kind: waiting, disputed, done
+    counts: tuple[tuple[str | int, ...], ...]  # kind: waiting, disputed, done
     by_reviewer: tuple[tuple[str, int, int], ...]  # name, rulings at the gate, labels
     agreements: tuple[Agreement, ...]
 
 
+@router.get("/progress")
+async def show_progress(request: Request) -> Response:
+    """Show how much is done, by whom, and how far reviewers agree."""
+    visit = Visit(request)
+    return visit.show("progress.html", progress=describe_progress(visit.room, visit.reviewer))
+
+
 def describe_progress(room: Room, reviewer: str) -> ReviewProgress:
     """Return the figures, counted as this reviewer's inbox counts."""
-    rows = list_rows(room, reviewer)
+    counts = Counter((row.kind, row.progress.state) for row in list_rows(room, reviewer))
     labels = room.list_labels()
     rulings = Counter(
         entry.body["reviewer"]
@@ -48,7 +61,7 @@ def describe_progress(room: Room, reviewer: str) -> ReviewProgress:
     authors = Counter(label.reviewer for label in labels)
     names = sorted({*room.settings.reviewers, *rulings, *authors})
     return ReviewProgress(
-        counts=tuple((KIND_TITLES[kind], *_count_states(rows, kind)) for kind in KINDS),
+        counts=tuple((KIND_TITLES[kind], *(counts[kind, state] for state in STATES)) for kind in KINDS),
         by_reviewer=tuple((name, rulings[name], authors[name]) for name in names),
         agreements=tuple(measure_agreement(labels)),
     )
@@ -87,9 +100,3 @@ def _say_ruling(label: Label) -> str:
         return label.ruling
     first, second = ([message.content for message in answer] for answer in label.judged)
     return label.preferred if first <= second else {"first": "second", "second": "first"}[label.preferred]
-
-
-def _count_states(rows: Sequence[InboxRow], kind: str) -> tuple[int, int, int]:
-    counts = Counter(row.state for row in rows if row.kind == kind)
-    waiting, disputed, done = (counts[state] for state in STATES)
-    return waiting, disputed, done

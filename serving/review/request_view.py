@@ -12,7 +12,6 @@ from typing import Any
 
 from evaluation.minutes.governed import (
     STATUS,
-    ShownOption,
     find_ruling,
     list_option_lines,
     say_condition,
@@ -26,7 +25,7 @@ from evaluation.minutes.words import MAX_BRIEF_CHARS, Tone, say_call, say_confli
 from roles.registry import ROLES
 from roles.team import NO_OPTION
 from simulator.conflicts import Conflict
-from simulator.governance.proposal import PlanPart, Proposal, ReportLine, ReviewRequest
+from simulator.governance.proposal import Proposal, ReportLine, ReviewRequest
 from simulator.governance.resolution import MAX_RISK
 from simulator.governance.runner import GovernanceServices
 from simulator.terminal import show
@@ -42,126 +41,75 @@ STEPS = {"report": "reports", "reply": "replies", "vote": "votes", "reconcile": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartLine:
-    """One part of the plan, as it would be carried out."""
-
-    title: str
-    action: str
-    bill: str
-    alarm: str  # when monitoring raises an alert
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaidLine:
-    """One message to a seat and its answer."""
-
-    step: str  # "reports", "replies", "votes", "drafts"
-    heard: str
-    calls: tuple[str, ...]  # what it looked up
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatWork:
-    """One seat's messages and answers, in order."""
-
-    title: str
-    said: tuple[SaidLine, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestView:
-    """A request as its page draws it."""
-
-    id: str  # of the interrupt
-    digest: str
-    case: str
-    title: str
-    context: str
-    plan: str  # "First plan", "Re-plan 1", with the number of its proposal
-    option: str
-    meaning: str
-    money: str
-    budget: str
-    duties: str
-    kind: str
-    risk: int
-    reason: str
-    letters: tuple[str, ...]
-    options: tuple[ShownOption, ...]
-    open_options: tuple[tuple[str, str], ...]  # letter and words of those that an edit may choose
-    rows: tuple[SeatRow, ...]
-    notes: tuple[tuple[str, str, bool], ...]  # seat, words, whether these are its own note
-    conflicts: tuple[tuple[bool, str], ...]
-    conditions: tuple[str, ...]
-    parts: tuple[PartLine, ...]
-    changes: tuple[str, ...]
-    precedents: tuple[str, ...]
-    refusal: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestState:
     """Progress of a request.
 
-    Example: RequestState(word="approved", tone="good", told="by ann", next_id=None, is_open=False)
+    Example: RequestState(word="approved", tone="good", told="by ann")
     """
 
     word: str
     tone: Tone
-    told: str
-    next_id: str | None  # of the request that came after it in its case
-    is_open: bool  # it can be ruled on
+    told: str = ""
+    next_id: str | None = None  # of the request that came after it in its case
+    is_open: bool = False  # it can be ruled on
     is_over: bool = False  # nothing more will happen here
 
 
-def show_request(request: ReviewRequest) -> RequestView:
-    """Put a request into words."""
+def show_request(request: ReviewRequest) -> dict[str, Any]:
+    """Put a request into words, by their names on its page; none of them can hide anything."""
     proposal = request.proposal
     values = proposal.model_dump()
+    plan = "First plan" if proposal.attempt == 0 else f"Re-plan {proposal.attempt}"
     meanings = {letter: _tell(words) for letter, words in proposal.words.meanings.items()}
-    lines = tuple(
+    lines = [
         replace(line, meaning=meanings.get(option.option, ""))
         for option, line in zip(
             proposal.options, list_option_lines(values, proposal.words.meanings, ROLES), strict=True
         )
-    )
-    return RequestView(
-        id=request.interrupt_id,
-        digest=proposal.digest,
-        case=visible(proposal.case),
-        title=visible(proposal.words.title),
-        context=_tell(proposal.words.context),
-        plan=_name_plan(proposal),
-        option="" if proposal.option == NO_OPTION else visible(proposal.option),
-        meaning=meanings.get(proposal.option, ""),
-        money=say_money(values),
-        budget=_say_budget(proposal),
-        duties=say_duties(values, ROLES),
-        kind=TYPES[proposal.decision_type],
-        risk=proposal.risk_score,
-        reason=_tell(proposal.reason),
-        letters=tuple(visible(line.option) for line in proposal.options),
-        options=lines,
-        open_options=tuple(
+    ]
+    return {
+        "digest": proposal.digest,
+        "case": visible(proposal.case),
+        "title": visible(proposal.words.title),
+        "context": _tell(proposal.words.context),
+        "plan": plan + (f", revision {proposal.revision}" if proposal.revision else ""),
+        "option": "" if proposal.option == NO_OPTION else visible(proposal.option),
+        "meaning": meanings.get(proposal.option, ""),
+        "money": say_money(values),
+        "budget": _say_budget(proposal),
+        "duties": say_duties(values, ROLES),
+        "kind": TYPES[proposal.decision_type],
+        "risk": proposal.risk_score,
+        "reason": _tell(proposal.reason),
+        "letters": [visible(line.option) for line in proposal.options],
+        "options": lines,
+        # letter and words of those that an edit may choose
+        "open_options": [
             (line.option, f"{line.option}. {meanings.get(line.option, '')}: {shown.best}")
             for line, shown in zip(proposal.options, lines, strict=True)
             if line.worth is not None and line.option != proposal.option
-        ),
-        rows=tuple(_make_row(role, proposal.reports[role], proposal) for role in _list_seats(proposal)),
-        notes=tuple(_list_notes(proposal)),
-        conflicts=tuple(
+        ],
+        "rows": [_make_row(role, proposal.reports[role], proposal) for role in _list_seats(proposal)],
+        "notes": list(_list_notes(proposal)),
+        "conflicts": [
             say_conflict(Conflict.model_validate({**one.model_dump(), "option": visible(one.option)}), ROLES)
             for one in proposal.conflicts
-        ),
-        conditions=tuple(
-            say_condition(condition, list(proposal.reports), ROLES) for condition in proposal.conditions
-        ),
-        parts=tuple(_make_part(part) for part in proposal.parts),
-        changes=tuple(visible(change) for change in proposal.changes),
-        precedents=tuple(visible(case) for case in proposal.precedents),
-        refusal=visible(request.refusal),
-    )
+        ],
+        "conditions": [say_condition(one, list(proposal.reports), ROLES) for one in proposal.conditions],
+        # as they would be carried out
+        "parts": [
+            {
+                "title": say_titles([part.role], ROLES),
+                "action": visible(part.action),
+                "bill": f"cost {part.cost}, worth {part.worth}" if part.choice else "-",
+                "alarm": f"under {part.kpi_floor} % of its limit, or over {part.most_lost} k$ lost",
+            }
+            for part in proposal.parts
+        ],
+        "changes": [visible(change) for change in proposal.changes],
+        "precedents": [visible(case) for case in proposal.precedents],
+        "refusal": visible(request.refusal),
+    }
 
 
 def _tell(text: str) -> str:
@@ -173,41 +121,41 @@ def render_request(request: ReviewRequest) -> str:
     return "\n".join(map(show, _write_lines(show_request(request))))
 
 
-def _write_lines(view: RequestView) -> Iterator[str]:
-    yield f"Case {view.case}: {view.title}"
-    yield from _quote(view.context)
+def _write_lines(view: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Case {view['case']}: {view['title']}"
+    yield from _quote(view["context"])
     yield "Options and their best plans by the reports"
-    for line in view.options:
+    for line in view["options"]:
         yield f"  {'->' if line.note else '  '} {line.letter}: {line.base} k$ before spending; {line.best}"
         yield from _quote(line.meaning or "no words were given", indent=7)
-    option = f"option {view.option}" if view.option else "no option"
-    yield f"{view.plan}: {option}. {view.money} {view.budget}"
-    yield f"  {view.kind}; risk {view.risk} of {MAX_RISK}. {view.duties}"
-    if view.reason:
+    option = f"option {view['option']}" if view["option"] else "no option"
+    yield f"{view['plan']}: {option}. {view['money']} {view['budget']}"
+    yield f"  {view['kind']}; risk {view['risk']} of {MAX_RISK}. {view['duties']}"
+    if view["reason"]:
         yield "  ReconcileGPT's reason"
-        yield from _quote(view.reason, indent=4)
+        yield from _quote(view["reason"], indent=4)
     yield "Offers of each seat (* is funded)"
-    for row in view.rows:
-        for letter, (offers, obstacle) in zip(view.letters, row.cells, strict=True):
+    for row in view["rows"]:
+        for letter, (offers, obstacle) in zip(view["letters"], row.cells, strict=True):
             for one in offers:
                 price = f"cost {one.cost}, worth {one.worth}{', needed' if one.is_needed else ''}"
                 yield f" {'*' if one.is_funded else ' '} {row.title} on {letter}: {one.part}; {price}"
             if obstacle:
                 yield f"   {row.title} on {letter}: {obstacle}"
-    for seat, words, is_own in view.notes:
+    for seat, words, is_own in view["notes"]:
         yield f"  {seat} notes" if is_own else f"  {seat}: {words}"
         yield from _quote(words if is_own else "", indent=4)
-    yield from (f"  conflict: {words}" for _, words in view.conflicts)
-    yield from (f"  condition: {condition}" for condition in view.conditions)
-    yield "Carried out if you approve" if view.parts else "Nothing is carried out if you approve"
-    yield from (f"  {part.title}: {part.action} (alert {part.alarm})" for part in view.parts)
-    if view.changes:
+    yield from (f"  conflict: {words}" for _, words in view["conflicts"])
+    yield from (f"  condition: {condition}" for condition in view["conditions"])
+    yield "Carried out if you approve" if view["parts"] else "Nothing is carried out if you approve"
+    yield from (f"  {part['title']}: {part['action']} (alert {part['alarm']})" for part in view["parts"])
+    if view["changes"]:
         yield "Changed since the last proposal"
-        yield from (f"  {change}" for change in view.changes)
-    yield from (f"Similar case before: {case}" for case in view.precedents)
-    if view.refusal:
-        yield f"The answer before did not count: {view.refusal}"
-    yield f"Digest of the proposal: {view.digest}"
+        yield from (f"  {change}" for change in view["changes"])
+    yield from (f"Similar case before: {case}" for case in view["precedents"])
+    if view["refusal"]:
+        yield f"The answer before did not count: {view['refusal']}"
+    yield f"Digest of the proposal: {view['digest']}"
 
 
 def _quote(text: str, *, indent: int = 2) -> Iterator[str]:
@@ -226,12 +174,10 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
     next_id = None if latest == request.interrupt_id else latest
     if display.ruling == "waiting":
         if status or next_id is not None:
-            return RequestState(
-                word="superseded", tone="", told="", next_id=next_id, is_open=False, is_over=True
-            )
+            return RequestState(word="superseded", tone="", next_id=next_id, is_over=True)
         names = [visible(str(answer.body["reviewer"])) for answer in display.answers]
         told = f"{names[0]} approved; a second reviewer is needed" if names else ""
-        return RequestState(word="waits for a ruling", tone="warn", told=told, next_id=None, is_open=True)
+        return RequestState(word="waits for a ruling", tone="warn", told=told, is_open=True)
     who = visible(str(display.answer.body["reviewer"])) if display.answer is not None else ""
     word, tone = find_ruling(display.ruling)
     if display.refusal:
@@ -242,18 +188,18 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
     elif next_id is None:
         told += "; its case goes on when it is played"
     is_over = next_id is not None or status is not None
-    return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_open=False, is_over=is_over)
+    return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_over=is_over)
 
 
-def list_work(services: GovernanceServices, thread: str) -> list[SeatWork]:
-    """Return what every seat was told, looked up and answered, as far as the case has come."""
-    said: dict[str, list[SaidLine]] = {}
+def list_work(services: GovernanceServices, thread: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """(title, turns) of every seat: what it was told, looked up and answered, as far as the case has come."""
+    said: dict[str, list[dict[str, Any]]] = {}
     for entry in services.log.find(thread, "opened", "said"):
         if entry.kind == "opened":
             said = {role: [] for role in entry.body["seats"]}
         else:
-            said.setdefault(entry.body["role"], []).append(_make_said(entry.body))
-    return [SeatWork(title=say_titles([role], ROLES), said=tuple(said[role])) for role in said]
+            said.setdefault(entry.body["role"], []).append(_show_said(entry.body))
+    return [(say_titles([role], ROLES), turns) for role, turns in said.items()]
 
 
 def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, str, str]]:
@@ -265,19 +211,14 @@ def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, s
     ]
 
 
-def _make_said(body: Mapping[str, Any]) -> SaidLine:
+def _show_said(body: Mapping[str, Any]) -> dict[str, Any]:
     texts = [str(turn["text"]) for turn in body["turns"]]
-    return SaidLine(
-        step=STEPS[body["step"]],
-        heard=_tell(body["message"]),
-        calls=tuple(say_call(text) for text in texts[:-1]),
-        text=_tell(body["text"] or (texts[-1] if texts else "")),
-    )
-
-
-def _name_plan(proposal: Proposal) -> str:
-    plan = "First plan" if proposal.attempt == 0 else f"Re-plan {proposal.attempt}"
-    return f"{plan}, revision {proposal.revision}" if proposal.revision else plan
+    return {
+        "step": STEPS[body["step"]],
+        "heard": _tell(body["message"]),
+        "calls": [say_call(text) for text in texts[:-1]],
+        "text": _tell(body["text"] or (texts[-1] if texts else "")),
+    }
 
 
 def _say_budget(proposal: Proposal) -> str:
@@ -327,12 +268,3 @@ def _list_notes(proposal: Proposal) -> Iterator[tuple[str, str, bool]]:
         if report.num_false_claims:
             claims = "claim was" if report.num_false_claims == 1 else "claims were"
             yield title, f"{report.num_false_claims} {claims} struck out as false.", False
-
-
-def _make_part(part: PlanPart) -> PartLine:
-    return PartLine(
-        title=say_titles([part.role], ROLES),
-        action=visible(part.action),
-        bill=f"cost {part.cost}, worth {part.worth}" if part.choice else "-",
-        alarm=f"under {part.kpi_floor} % of its limit, or over {part.most_lost} k$ lost",
-    )

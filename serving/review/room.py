@@ -1,27 +1,39 @@
-"""Everything that the pages of one review app work on: the gate's store, the queue, labels and reviewers."""
+"""Everything that the pages of one review app work on: the gate's store, queue, labels, reviewers, audit log.
+
+The audit log has every sign-in, ruling and label, also those that were turned away. Its lines of JSON are
+only added to. Each is chained to the one before and sealed with the store's key, like the gate's decision
+log, so a line that was changed or taken out is noticed; a mark beside the file tells how far it had come, so
+a sign-out that was cut off its end is noticed, too.
+"""
 
 import hashlib
 import hmac
+import json
 import secrets
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from roles.errors import UserError
-from serving.review.audit import AuditLog
 from serving.review.turns import SeatDesk, SeatTurn
+from simulator.governance.log import Entry, entry_hash, verify_chain
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
-from simulator.governance.seals import NotApprovedError, find_key, is_sealed, seal
-from training.feedback.labels import Label, QueuedItem, add_label, labels_beside, read_labels, read_queue
+from simulator.governance.seals import NotApprovedError, canonical_json, find_key, is_sealed, seal
+from simulator.governance.store import GENESIS, HighWaterMark, LogHead
+from simulator.line_files import LineFile, read_lines
+from training.feedback.labels import Label, QueuedItem, labels_beside, read_labels, read_queue
 
 COOKIE = "emads_review"
 SIGN_OUT = "sign_out"  # what the audit log calls the end of a session
 SESSION_S = 12 * 3600
 NONCE_CHARS = 32
 MAX_COOKIE_CHARS = 2_000
+PRIVATE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +46,6 @@ class Session:
     name: str  # of the reviewer; "" before the sign-in
     nonce: str  # 32 hexadecimal digits
     ends_s: int  # UNIX time
-
-    @property
-    def is_signed_in(self) -> bool:
-        """Tell whether a reviewer has signed in."""
-        return bool(self.name)
 
     @property
     def mark(self) -> str:
@@ -87,11 +94,6 @@ def make_form_token(key: bytes, session: Session, path: str) -> str:
     return seal(key, "form", [session.name, session.nonce, path])
 
 
-def is_form_token(key: bytes, session: Session, path: str, given: str) -> bool:
-    """Return whether the form was made by us for this session and path."""
-    return is_sealed(key, "form", [session.name, session.nonce, path], given)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
     """Settings of a review: what, by whom, and how.
@@ -117,31 +119,83 @@ class ReviewSettings:
         return self.store.with_name(f"{self.store.name}.audit.jsonl")
 
     def read_key(self) -> bytes:
-        """Return the store's key.
-
-        Raises:
-            UserError: see `find_key`.
-        """
+        """Return the store's key; see `find_key`."""
         return find_key(self.store.with_name(f"{self.store.name}.key"))
 
 
-class _Labels:
-    """The labels of a file, as of one moment."""
+class AuditLog:
+    """The log in one file; it keeps other processes out while it is open."""
 
-    def __init__(self) -> None:
-        self.stamp: tuple[int, int] | None = None
-        self.all: list[Label] = []
-        self.by_item: dict[str, list[Label]] = {}
+    def __init__(self, path: Path, *, key: bytes) -> None:
+        """
+        Raises:
+            UserError: a line is not as it was written with this key, lines were cut off, or another process
+                has the file open.
+        """
+        self._path, self._key = path, key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=PRIVATE)
+        path.chmod(PRIVATE)
+        self._file = LineFile(path, alone=True)
+        self._mark = HighWaterMark(path.with_name(f"{path.name}.mark"), key=key)
+        known, entries = self._mark.read(), self.read()
+        if known.sequence and known not in [LogHead(one.sequence, one.hash) for one in entries]:
+            raise UserError(
+                f"{path} lacks line {known.sequence}: lines were cut off its end; put the whole file back, or"
+                f" keep it as evidence and move it and {path.name}.mark away to go on"
+            )
+        self._last = entries[-1] if entries else None
 
-    @property
-    def size(self) -> int:
-        """Return the bytes of the file."""
-        return 0 if self.stamp is None else self.stamp[1]
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        self._mark.close()
 
-    def add(self, label: Label) -> None:
-        """Add the latest label."""
-        self.all.append(label)
-        self.by_item.setdefault(label.item, []).append(label)
+    def append(self, reviewer: str, action: str, subject: str, outcome: str, **told: Any) -> None:
+        """Add an entry; it is on disk when this returns."""
+        sequence, previous = (self._last.sequence + 1, self._last.hash) if self._last else (1, GENESIS)
+        body = {"reviewer": reviewer, "outcome": outcome, **told}
+        at_s = int(time.time())
+        hashed = entry_hash(sequence, subject, action, canonical_json(body), at_s, GENESIS, previous)
+        line: dict[str, Any] = {
+            "sequence": sequence,
+            "thread": subject,
+            "kind": action,
+            "body": body,
+            "at_s": at_s,
+        }
+        line |= {"own": GENESIS, "previous": previous, "hash": hashed}
+        self._file.add(canonical_json({**line, "seal": seal(self._key, "log", hashed)}).encode())
+        self._mark.advance(LogHead(sequence, hashed), durable=True)
+        self._last = Entry(**line)
+
+    def read(self) -> list[Entry]:
+        """Return all entries in order.
+
+        Raises:
+            UserError: names the first line that is not as it was written.
+        """
+        entries = []
+        for number, line in enumerate(read_lines(self._path), start=1):
+            try:
+                values = json.loads(line)
+                sealed = values.pop("seal")
+                entry = Entry(**values)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise self._complain(number) from None
+            if not is_sealed(self._key, "log", entry.hash, sealed):
+                raise self._complain(number)
+            entries.append(entry)
+        unsound = verify_chain(entries)
+        if unsound is not None:
+            raise self._complain(unsound)
+        return entries
+
+    def _complain(self, number: int) -> UserError:
+        return UserError(
+            f"{self._path}:{number} is not as it was written with this key: keep the file as evidence,"
+            " and move it away to go on"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,39 +208,25 @@ class Room:
     audit: AuditLog
     seats: SeatDesk
     ended: set[str] = field(default_factory=set)  # marks of sessions that were signed out
-    _labels: "_Labels" = field(default_factory=lambda: _Labels())
+    _labels: tuple[object, list[Label]] = (None, [])  # as of a state of the file
+    _by_item: dict[str, list[Label]] = field(default_factory=dict)
     _items: tuple[object, dict[str, QueuedItem]] = field(default_factory=lambda: (None, {}))
     _requests: dict[str, ReviewRequest] = field(default_factory=dict)  # sealed, so never shown anew
 
     def list_labels(self) -> Sequence[Label]:
-        """Return all labels, oldest first."""
-        self._refresh_labels()
-        return self._labels.all
+        """Return all labels, oldest first; the file is read again when it has changed."""
+        stamp = _stamp(self.settings.labels)
+        if stamp != self._labels[0]:
+            self._labels, self._by_item = (stamp, read_labels(self.settings.labels) if stamp else []), {}
+            for label in self._labels[1]:
+                self._by_item.setdefault(label.item, []).append(label)
+        return self._labels[1]
 
     def labels_of(self, item: QueuedItem) -> list[Label]:
         """Return the labels that are about an item, oldest first."""
-        self._refresh_labels()
-        found = [label for name in item.label_names for label in self._labels.by_item.get(name, ())]
+        self.list_labels()
+        found = [label for name in item.label_names for label in self._by_item.get(name, ())]
         return sorted(found, key=lambda label: label.time)
-
-    def add_label(self, label: Label) -> None:
-        """Keep a label; it is on disk when this returns."""
-        self._refresh_labels()
-        add_label(self.settings.labels, label)
-        if (_stamp(self.settings.labels) or (0, 0))[1] == self._labels.size + len(
-            label.model_dump_json().encode()
-        ) + 1:
-            self._labels.add(label)
-            self._labels.stamp = _stamp(self.settings.labels)
-
-    def _refresh_labels(self) -> None:
-        """Read the file again where somebody else has added to it."""
-        stamp = _stamp(self.settings.labels)
-        if stamp != self._labels.stamp:
-            self._labels = _Labels()
-            for label in read_labels(self.settings.labels) if stamp else ():
-                self._labels.add(label)
-            self._labels.stamp = stamp
 
     def list_items(self) -> Mapping[str, QueuedItem]:
         """Return the queue's items by id, in its order; the file is read again when it has changed."""

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from serving.review.pages import Form
+
 FieldKind = Literal["text", "number", "flag", "choice", "choices", "lines", "group", "groups", "null"]
 SPARE_ROWS = 2  # empty rows for more objects of a list
 MAX_ROWS = 60
 SHORT_TEXT = 120  # characters; a longer text gets several lines
-
-Form = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,7 @@ def make_fields(
     `errors`: field's name -> why its last value was refused.
     """
     whole = _spell(schema)
-    maker = _Maker(whole.get("$defs", {}), choices or {}, errors or {})
-    return maker.make_parts(whole, value, prefix, "")
+    return _Maker(whole.get("$defs", {}), choices or {}, errors or {}).make_parts(whole, value, prefix, "")
 
 
 def read_fields(schema: type[BaseModel] | Mapping[str, Any], form: Form, *, prefix: str) -> dict[str, Any]:
@@ -118,11 +117,13 @@ class _Maker:
         self, label: str, node: Mapping[str, Any], value: Any, name: str, path: str, is_required: bool
     ) -> Field:
         node = _resolve(node, self._defs)
+        inside = [why for where, why in self._errors.items() if where.startswith(f"{name}.")]
         given: dict[str, Any] = {
             "name": name,
             "label": label.replace("_", " "),
             "is_required": is_required,
-            "error": self._find_error(name),
+            # what is wrong with it, or inside it where it has no parts of its own
+            "error": self._errors.get(name, next(iter(inside), "")),
         }
         chosen = tuple(self._choices.get(path, node.get("enum", ())))
         match node.get("type"):
@@ -162,11 +163,6 @@ class _Maker:
             for number, one in enumerate(values[:MAX_ROWS])
         )
 
-    def _find_error(self, name: str) -> str:
-        """Return what is wrong with the field, or inside it where it has no parts of its own."""
-        inside = [why for where, why in self._errors.items() if where.startswith(f"{name}.")]
-        return self._errors.get(name, inside[0] if inside else "")
-
 
 def _resolve(node: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the node that is meant: what a reference names, what is not null of two."""
@@ -176,15 +172,12 @@ def _resolve(node: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, A
     return _resolve(kinds[0], defs) if len(kinds) == 1 else node
 
 
-def _may_be_null(node: Mapping[str, Any]) -> bool:
-    return any(one.get("type") == "null" for one in node.get("anyOf", ()))
-
-
 def _read_object(node: Mapping[str, Any], defs: Mapping[str, Any], form: Form, prefix: str) -> dict[str, Any]:
     found = {}
     for name, part in node["properties"].items():
         value = _read(_resolve(part, defs), defs, form, f"{prefix}.{name}")
-        found[name] = None if _may_be_null(part) and _is_empty(value) else value
+        may_be_null = any(one.get("type") == "null" for one in part.get("anyOf", ()))
+        found[name] = None if may_be_null and _is_empty(value) else value
     return found
 
 

@@ -8,7 +8,6 @@ import pytest
 from doc_pages import PAGES, ROOT, read_blocks
 
 import emads.api
-import emads.played_case
 import emads.team
 
 BLOCKS = {str(page.relative_to(ROOT)): read_blocks(page, "python") for page in PAGES}
@@ -36,9 +35,7 @@ def test_blocks_that_do_not_run_say_why() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "module", [emads.api, emads.played_case, emads.team], ids=lambda module: module.__name__
-)
+@pytest.mark.parametrize("module", [emads.api, emads.team], ids=lambda module: module.__name__)
 def test_examples_of_the_public_functions_run(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("roles", "scenarios", "simulator", "evaluation", "training", "serving", "emads")
 
 
-@pytest.mark.parametrize("module", ["emads.api", "emads.team", "emads.played_case"])
+@pytest.mark.parametrize("module", ["emads.api", "emads.team"])
 def test_the_examples_of_the_public_functions_run(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)
     assert found.attempted > 0

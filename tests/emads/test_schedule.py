@@ -10,7 +10,7 @@ import pytest
 from planned_faults import parse_faults, plan_faults
 
 from emads.cli import main
-from emads.commands.review_queue import measure_doubt
+from emads.commands.review import measure_doubt
 from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     settings = [part for setting in SMALL for part in ("--set", setting)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
-        patch.setattr("emads.commands.review_queue.MOST_CASES", 3)
+        patch.setattr("emads.commands.review.MOST_CASES", 3)
         plan_faults(parse_faults(["oom@grpo/risk:step:1"]))
         first = call("run", folder, "--config", SCHEDULE, *settings)
         plan_faults([])

@@ -37,8 +37,7 @@ from scenarios.tasks.question_files import read_questions
 from scenarios.team import PlanGame, generate
 from scenarios.written.written_case import read_case
 from serving.environments.http_env import make_app
-from serving.environments.http_rows import make_row
-from serving.environments.plays import KINDS, Play
+from serving.environments.plays import KINDS, Play, make_row
 from simulator.engines.openai.reply import EndpointError, read_error_text, read_message
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.seals import read_or_create_key

@@ -10,8 +10,7 @@ from played_cases import PLAYED, list_plays, name_case
 
 from scenarios.base import Step
 from serving.environments.http_env import make_app
-from serving.environments.http_rows import make_row
-from serving.environments.plays import ScenarioName, start_play
+from serving.environments.plays import ScenarioName, make_row, start_play
 
 pytest.importorskip("nemo_gym", reason="make interop")
 

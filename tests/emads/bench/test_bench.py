@@ -12,12 +12,11 @@ from table_server import answer_as_experts
 from teacher_server import TeacherServer, serve
 
 from emads.bench import cases as bench_cases
-from emads.bench.card import build_card, compare_cards, read_card, render_card
-from emads.bench.cases import BANDS, CELLS, TABLE, BenchCase, Cell, check_pins, compute_digest, list_cases
-from emads.bench.plays import BenchPlay, PlayFile
+from emads.bench.card import BenchPlay, PlayFile, build_card, compare_cards, read_card, render_card
+from emads.bench.cases import BANDS, CELLS, BenchCase, check_pins, compute_digest, find_cell, list_cases
 from emads.bench.run import play_into
 from emads.cli import main
-from emads.seats.prices import read_api_options
+from emads.seats.players import read_api_options
 from emads.team import Team, load_team
 from roles.errors import UserError
 from scenarios.base import Scenario
@@ -30,16 +29,12 @@ NAME = "bench set 7"
 
 def draw_few() -> list[BenchCase]:
     """Two easy cases of the table and one of each role family."""
-    table = Cell(kind=TABLE, band="easy")
-    few = [BenchCase(cell=table, scenario=generate("test", 5, index, 1 + index)) for index in range(2)]
-    for kind in FAMILIES:
-        drawn = FAMILIES[kind].generate("test", 5, 0, 1)
-        few.append(BenchCase(cell=Cell(kind=kind, band="easy"), scenario=drawn))
-    return few
+    few: list[BenchCase] = [generate("test", 5, index, 1 + index) for index in range(2)]
+    return few + [FAMILIES[kind].generate("test", 5, 0, 1) for kind in FAMILIES]
 
 
 FEW = draw_few()
-TABLES = [case for case in FEW if case.cell.kind == TABLE]
+TABLES = [case for case in FEW if isinstance(case, TeamScenario)]
 
 
 def load(*seats: str, api: Sequence[str] = ()) -> Team:
@@ -55,10 +50,10 @@ def test_the_set_is_the_pinned_one() -> None:
     check_pins()
     cases = list_cases()
     assert len(cases) == len({case.key for case in cases}) == 600
-    assert Counter(case.cell.name for case in cases) == {cell.name: cell.num_cases for cell in CELLS}
+    assert Counter(find_cell(case).name for case in cases) == {cell.name: cell.num_cases for cell in CELLS}
     for case in cases:
-        assert case.scenario.difficulty in BANDS[case.cell.band]
-    first = Counter(case.cell.name for case in cases[:30])
+        assert case.difficulty in BANDS[find_cell(case).band]
+    first = Counter(find_cell(case).name for case in cases[:30])
     assert first == {cell.name: cell.num_cases // 20 for cell in CELLS}  # a round holds every cell
 
 
@@ -66,9 +61,9 @@ def test_a_changed_generator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     cell = CELLS[0]
     check_pins([cell])
     drawn = bench_cases.draw_cell(cell)
-    scenario = drawn[3].scenario
+    scenario = drawn[3]
     assert isinstance(scenario, Scenario)
-    changed = replace(drawn[3], scenario=replace(scenario, brief="One word more."))
+    changed = replace(scenario, brief="One word more.")
     monkeypatch.setattr(bench_cases, "draw_cell", lambda _cell: (*drawn[:3], changed, *drawn[4:]))
     assert compute_digest(cell) != bench_cases.read_pins()["digests"][cell.name]
     with pytest.raises(UserError, match=r"cto/easy are not those of bench set 7: .* raise SET_VERSION"):
@@ -108,7 +103,7 @@ def test_a_killed_bench_goes_on_and_ends_in_the_same_card(tmp_path: Path) -> Non
 
 
 def serve_tables() -> list[TeamScenario]:
-    return [case.scenario for case in TABLES if isinstance(case.scenario, TeamScenario)]
+    return list(TABLES)
 
 
 def load_server(server: TeacherServer, folder: Path, max_cost: float) -> Team:

@@ -10,7 +10,7 @@ from tiny_models import make_tiny_base
 import emads
 from emads.cli import main
 from emads.seats import STOPPED
-from emads.seats.prices import ApiOptions, read_api_options
+from emads.seats.players import ApiOptions, read_api_options
 from emads.team import Team
 from roles.errors import UserError
 from scenarios.team import generate

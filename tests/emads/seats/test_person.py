@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from emads.api import play
 from emads.cli import main
-from emads.played_case import play
 from emads.seats.person import PersonEngine
 from emads.seats.players import read_seats
 from emads.team import load_team

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from emads.seats.players import ApiPlayer, RunPlayer, ScriptPlayer, read_seats
-from emads.seats.prices import Price, read_api_options
-from emads.seats.scripts import check_habits
+from emads.seats.players import ApiPlayer, Price, RunPlayer, ScriptPlayer, read_api_options, read_seats
+from emads.team import check_habits
 from roles.errors import UserError
 
 URL = "http://127.0.0.1:8000/v1"

@@ -14,7 +14,7 @@ from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from scenarios.team import PlanGame
 from scenarios.written.written_case import read_case
-from serving.endpoint.metrics import Metrics
+from serving.endpoint.tables import Metrics
 
 CASE_FILE = Path(__file__).parents[3] / "examples/card-payments.yaml"
 JSON = {"type": "json_object"}

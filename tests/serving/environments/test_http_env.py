@@ -18,8 +18,7 @@ from scenarios import environment
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
 from serving.environments.http_env import COOKIE, MAX_BODY_BYTES, find_answer, make_app
-from serving.environments.http_rows import make_row, write_rows
-from serving.environments.plays import KINDS, Play
+from serving.environments.plays import KINDS, Play, make_row, write_rows
 from serving.guard import LOOPBACK
 
 CTO = FAMILIES["cto"]
@@ -250,7 +249,8 @@ def test_the_last_message_is_the_answer() -> None:
 
 
 def test_rows_hold_what_a_model_reads_and_nothing_else(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "r.jsonl", "cto", split="train", seed=0, count=4, difficulties=[1, 3])
+    path = tmp_path / "r.jsonl"
+    write_rows(path, "cto", count=4, difficulties=[1, 3])
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["scenario"]["difficulty"] for row in rows] == [1, 3, 1, 3]
     for row in rows:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roles.errors import UserError
-from serving.review.audit import AuditLog
+from serving.review.room import AuditLog
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 

@@ -19,11 +19,10 @@ from governed_tables import CALM
 from review_site import ask_seat, make_item
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
-from serving.guard import Guard, settle_access
+from serving.guard import Guard, open_socket, settle_access
 from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings, make_token
 from serving.review.turns import SeatDesk
-from serving.server import open_socket
 from simulator.governance.reviewers import AbsentReviewer, WebReviewer
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 from simulator.governance.seals import KEY_VARIABLE

@@ -73,7 +73,7 @@ def test_the_command_says_that_a_case_waits_for_a_person(
     def end_of_input(prompt: str) -> str:
         raise EOFError
 
-    from emads.seats.terminal_reviewer import TerminalReviewer
+    from emads.seats.person import TerminalReviewer
     from simulator.terminal import Terminal
 
     monkeypatch.setattr(

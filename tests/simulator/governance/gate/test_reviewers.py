@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from governed_tables import CALM, stand_at_gate, yes_man
 
-from emads.seats.terminal_reviewer import HELP, TerminalReviewer
+from emads.seats.person import HELP, TerminalReviewer
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from serving.review.request_view import render_request

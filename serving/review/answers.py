@@ -3,9 +3,11 @@
 import json
 import random
 from collections.abc import Mapping
-from typing import Any, Literal
+from http import HTTPStatus
+from typing import Any
 
 from fastapi import APIRouter
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -13,12 +15,11 @@ from evaluation.minutes.words import MAX_BRIEF_CHARS, say_call, say_titles, visi
 from roles.base import Answer, AnswerError, parse_strict_json, split_answer
 from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms
-from serving.review.inbox import ItemState, judge_item
-from serving.review.pages import Form, RefusalError, Website, find_site, first
-from serving.review.routes.general import CONFLICT, SEE_OTHER, UNPROCESSABLE
+from serving.review.inbox import judge_item
+from serving.review.pages import Form, Visit, first
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.proposal import MAX_FEEDBACK_CHARS
-from training.feedback.labels import Conversation, Label, QueuedItem
+from training.feedback.labels import Conversation, Label, QueuedItem, add_label
 
 router = APIRouter(prefix="/answers")
 PREFIX = "answer"
@@ -27,35 +28,34 @@ PREFIX = "answer"
 @router.get("/{item_id}")
 async def show_item(request: Request, item_id: str) -> Response:
     """The page of an answer, or of two side by side."""
-    return _show_page(request, item_id)
+    return _show_page(*_find(request, item_id))
 
 
 @router.post("/{item_id}")
 async def label(request: Request, item_id: str) -> Response:
     """Keep a label: a verdict, a comparison or a correction."""
-    site, item = _find(request, item_id)
-    form = await site.read_form(request)
-    reviewer = site.require_reviewer(request)
-    found = judge_item(site.room, item, reviewer)
+    visit, item = _find(request, item_id)
+    form = await visit.read_form()
+    found = judge_item(visit.room, item, visit.reviewer)
     action = first(form, "action")
-    if found.state == "done" or (found.state == "disputed" and not found.may_adjudicate):
-        site.room.audit.append(reviewer, "label", item_id, "refused: settled", kind=action[:20])
-        return _show_page(request, item_id, status=CONFLICT, why="Not kept: it has its labels already.")
+    if not found.may_label:
+        visit.note("label", item_id, "refused: settled", kind=action[:20])
+        return _show_page(visit, item, status=HTTPStatus.CONFLICT, why="Not kept: it has its labels already.")
     try:
-        made = _make_label(action, form, item, reviewer, adjudicates=found.may_adjudicate)
+        made = _make_label(action, form, item, visit.reviewer, adjudicates=found.may_adjudicate)
     except _MistakesError as mistakes:
-        site.room.audit.append(reviewer, "label", item_id, "refused: not valid", kind=action[:20])
+        visit.note("label", item_id, "refused: not valid", kind=action[:20])
         return _show_page(
-            request,
-            item_id,
-            status=UNPROCESSABLE,
+            visit,
+            item,
+            status=HTTPStatus.UNPROCESSABLE_ENTITY,
             why=str(mistakes),
             value=mistakes.value,
             errors=mistakes.errors,
         )
-    site.room.add_label(made)
-    site.room.audit.append(reviewer, "label", item_id, "kept", kind=made.kind, ruling=made.ruling)
-    return RedirectResponse(f"/answers/{item_id}", SEE_OTHER)
+    add_label(visit.room.settings.labels, made)
+    visit.note("label", item_id, "kept", kind=made.kind, ruling=made.ruling)
+    return RedirectResponse(f"/answers/{item_id}", HTTPStatus.SEE_OTHER)
 
 
 class _MistakesError(Exception):
@@ -68,13 +68,13 @@ class _MistakesError(Exception):
         self.value, self.errors = value, errors or {}
 
 
-def _find(request: Request, item_id: str) -> tuple[Website, QueuedItem]:
-    site = find_site(request)
-    site.require_reviewer(request)
-    item = site.room.list_items().get(item_id)
+def _find(request: Request, item_id: str) -> tuple[Visit, QueuedItem]:
+    visit = Visit(request)
+    _ = visit.reviewer  # 401 before 404: only who is signed in learns what there is
+    item = visit.room.list_items().get(item_id)
     if item is None:
-        raise RefusalError(404, "there is no such answer in the queue")
-    return site, item
+        raise HTTPException(404, "there is no such answer in the queue")
+    return visit, item
 
 
 def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adjudicates: bool) -> Label:
@@ -86,7 +86,10 @@ def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adj
     if action in ("left", "right", "neither") and len(item.answers) == 2:
         if not more["reason"]:
             raise _MistakesError("Say why.")
-        return item.compare(_find_side(action, item, reviewer), reviewer, **more)
+        is_first = (action == "left") != _is_turned(item, reviewer)
+        return item.compare(
+            "neither" if action == "neither" else "first" if is_first else "second", reviewer, **more
+        )
     if action == "correct":
         schema = find_schema(item.seat)
         value = read_fields(schema, form, prefix=PREFIX)
@@ -125,25 +128,17 @@ def _is_turned(item: QueuedItem, reviewer: str) -> bool:
     return random.Random(f"{item.id}/{reviewer}").random() < 0.5
 
 
-def _find_side(side: str, item: QueuedItem, reviewer: str) -> Literal["first", "second", "neither"]:
-    if side == "neither":
-        return "neither"
-    return "first" if (side == "left") != _is_turned(item, reviewer) else "second"
-
-
 def _show_page(
-    request: Request,
-    item_id: str,
+    visit: Visit,
+    item: QueuedItem,
     *,
     status: int = 200,
     why: str = "",
     value: Mapping[str, Any] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    site, item = _find(request, item_id)
-    reviewer = site.require_reviewer(request)
-    state = judge_item(site.room, item, reviewer)
-    labels = site.room.labels_of(item)
+    reviewer, labels = visit.reviewer, visit.room.labels_of(item)
+    state = judge_item(visit.room, item, reviewer)
     is_own = any(one.reviewer == reviewer for one in labels)
     choices = {
         "option": [*item.options, NO_OPTION],
@@ -153,12 +148,11 @@ def _show_page(
     if len(answers) == 2 and _is_turned(item, reviewer):
         answers.reverse()
     known = value if value is not None else _read_value(item.answers[0])
-    return site.show(
-        request,
+    return visit.show(
         "answer.html",
         status=status,
         item=item,
-        id=item_id,
+        id=item.id,
         title=visible(item.title),
         seat=say_titles([item.seat], ROLES),
         table=visible(item.table, max_chars=MAX_BRIEF_CHARS),
@@ -169,17 +163,13 @@ def _show_page(
         votes=_spell(item.votes),
         decisions=[(visible(name), count) for name, count in item.decisions.items()],
         state=state,
-        can_label=_can_label(state),
+        can_label=state.may_label,
         labels=[_show_label(one) for one in labels] if is_own or state.state != "waiting" else [],
         fields=make_fields(find_schema(item.seat), known, prefix=PREFIX, choices=choices, errors=errors),
         is_correcting=value is not None,
         why=why,
         max_reason=MAX_FEEDBACK_CHARS,
     )
-
-
-def _can_label(state: ItemState) -> bool:
-    return state.state == "waiting" or state.may_adjudicate
 
 
 def _spell(texts: Mapping[str, str]) -> list[tuple[str, str]]:
