@@ -4,6 +4,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
@@ -239,7 +240,7 @@ def summarise(run: Run, plays: Sequence[StagePlays], *, wall_s: float) -> dict[s
         joint_steps=list_joint_steps(run),
         temperature=run.config.evaluation.temperature,
     )
-    cases = [one.as_dict() for one in list_shown_cases(run, plays)]
+    cases = [asdict(one) for one in list_shown_cases(run, plays)]
     return summary | {"alarms": alarms_by_stage(run), "cases": cases}
 
 
@@ -312,7 +313,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
             RunGate(name=prefix + one.name, passed=one.passed, detail=one.detail)
             for one in check_gate_rules(rules, numbers)
         ]
-    print_tables([gate_table([one.as_dict() for one in gates])])
+    print_tables([gate_table([asdict(one) for one in gates])])
     missed = [gate.name for gate in gates if not gate.passed]
     print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")
     return GATE_FAILURE if missed else 0

@@ -17,11 +17,12 @@ from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.seats.terminal_reviewer import TerminalReviewer
 from emads.team import Team, load_team
-from evaluation.minutes.governed import plan_course, render_governed
+from evaluation.minutes.governed import plan_course
 from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import (
     NOT_SCORED,
     minutes_file,
+    render_governed,
     render_minutes,
     write_index,
 )

@@ -11,13 +11,13 @@ from typing import Any
 from evaluation.audit.answers import (
     Answer,
     Attack,
+    CaseSample,
     Subject,
     change_ids,
     change_numbers,
     draw_answer,
     step_away,
 )
-from evaluation.audit.case_sample import CaseSample
 from roles.base import MAX_ANSWER_CHARS
 from roles.registry import ROLES
 from scenarios.base import Scenario

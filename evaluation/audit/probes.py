@@ -11,6 +11,7 @@ from evaluation.audit.answers import (
     Answer,
     Attack,
     AuditRow,
+    CaseSample,
     FieldSpec,
     Tier,
     audit_score,
@@ -20,7 +21,6 @@ from evaluation.audit.answers import (
     step_away,
 )
 from evaluation.audit.attacks import FORMS, MALFORMED, MANDATES, WRITERS, Hack, list_hacks
-from evaluation.audit.case_sample import CaseSample
 from scenarios.base import Scenario
 from scenarios.conformance import is_sound
 from scenarios.hostile import HOSTILE_VALUES, mutate_values

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 
-from evaluation.audit.answers import AuditRow, Tier
-from evaluation.audit.case_sample import CaseSample
+from evaluation.audit.answers import AuditRow, CaseSample, Tier
 from evaluation.audit.probes import (
     probe_blind,
     probe_hacks,

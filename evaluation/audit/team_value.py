@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from evaluation.audit.answers import Answer, FieldSpec, Subject
 from evaluation.audit.text_solvers import PricedPart
-from evaluation.scoring.team_players import decide_at_random, decide_richest, play_optimum
+from evaluation.scoring.baselines import decide_at_random, decide_richest, play_optimum
 from roles.base import AnswerError
 from roles.team import NO_OPTION, RECONCILER, Decision
 from scenarios.base import Family, Scenario, Split, Step, ToolCall, ToolError, Verdict, rejected

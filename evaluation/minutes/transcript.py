@@ -1,7 +1,7 @@
 """A played team episode as people read it, and the same cases as the team of every stage played them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -179,13 +179,9 @@ class ChosenCase:
             " one with the largest gain, where there are any."
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For summary.json."""
-        return asdict(self)
-
 
 def load_case(stored: Mapping[str, Any]) -> ChosenCase:
-    """Return the case of which `ChosenCase.as_dict` is stored."""
+    """Return the case whose `asdict` is stored."""
     return ChosenCase(**{**stored, "plays": tuple(EpisodeTranscript(**play) for play in stored["plays"])})
 
 

@@ -5,10 +5,12 @@ Everything from the run folder is escaped.
 """
 
 import json
+import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup
 
@@ -24,8 +26,8 @@ from evaluation.report.charts import (
     team_chart,
     words_chart,
 )
-from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
 from evaluation.summary.comparison import read_seed_comparison, seed_comparison_tables
+from evaluation.summary.gates import failed_gates, unjudged_gates
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_tables import (
     detail_tables,
@@ -36,7 +38,202 @@ from evaluation.summary.run_tables import (
     team_tables,
     way_of_play,
 )
-from evaluation.summary.tables import change_cell, write_section
+from evaluation.summary.tables import TEAM_TITLES, change_cell, percent, role_title, write_section
+
+Tone = Literal["good", "bad", "neutral"]
+Summary = Mapping[str, Any]
+Change = Mapping[str, float]
+SINGLES = ("single", "single_sft", "single_grpo")  # stages of a player that sees every brief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One number with its meaning.
+
+    Example: Card(value="9 of 9", label="gates passed", note="none failed", tone="good")
+    """
+
+    value: str
+    label: str
+    note: str
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True)
+class _RoleChanges:
+    """The roles' paired changes of one comparison. Example: _RoleChanges({"cto": {...}}).better == ["cto"]"""
+
+    by_role: Mapping[str, Change]
+
+    @property
+    def better(self) -> list[str]:
+        return [role for role, change in self.by_role.items() if change["low"] > 0]
+
+    @property
+    def worse(self) -> str:
+        return ", ".join(role_title(role) for role, change in self.by_role.items() if change["high"] < 0)
+
+    @property
+    def share(self) -> str:
+        return f"{len(self.better)} of {len(self.by_role)}"
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(change["mean"] for change in self.by_role.values())
+
+    @property
+    def tone(self) -> Tone:
+        return "good" if len(self.better) == len(self.by_role) else "neutral"
+
+    @property
+    def summary(self) -> str:
+        """Example: "1 of 5 roles better, none worse, mean +0.010, lowest Cost, +0.004 [-0.007, +0.015]"."""
+        lowest = min(self.by_role, key=lambda role: self.by_role[role]["mean"])
+        return (
+            f"{self.share} roles better, {self.worse or 'none'} worse, mean {self.mean:+.3f},"
+            f" lowest {role_title(lowest)}, {_said(self.by_role[lowest])}"
+        )
+
+
+def _role_changes(summary: Summary, name: str) -> _RoleChanges | None:
+    found = {
+        role: section["paired"][name]
+        for role, section in summary["roles"].items()
+        if name in section.get("paired", {})
+    }
+    return _RoleChanges(found) if found else None
+
+
+def _team_change(summary: Summary, name: str) -> Change | None:
+    change: Change | None = summary["team"].get("paired", {}).get(name)
+    return change
+
+
+def _tone(change: Change) -> Tone:
+    if change["low"] > 0:
+        return "good"
+    return "bad" if change["high"] < 0 else "neutral"
+
+
+def _said(change: Change) -> str:
+    return f"{change['mean']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
+
+
+def write_conclusion(summary: Summary) -> tuple[str, Tone]:
+    """Return the verdict in one sentence, by the furthest stage that was run."""
+    team, change = summary["team"], _team_change(summary, "marl-grpo")
+    if change is not None:
+        scores = f"team reward {team['grpo']['mean']:.2f} to {team['marl']['mean']:.2f}"
+        tone = _tone(change)
+        words = {"good": "made the team better", "bad": "made the team worse"}
+        return f"Joint training {words.get(tone, 'made no measurable difference')}: {scores}.", tone
+    for name, verb in (("grpo-sft", "GRPO"), ("sft-untrained", "SFT")):
+        if changes := _role_changes(summary, name):
+            return f"{verb} made {changes.share} roles better.", changes.tone
+    return "Nothing was trained in this run: baselines only.", "neutral"
+
+
+def make_cards(summary: Summary) -> list[Card]:
+    """Return the numbers that a reader wants first; a stage that was not run has no card."""
+    cards = []
+    if gain := _team_change(summary, "marl-grpo"):
+        cards.append(
+            Card(
+                value=f"{gain['mean']:+.3f}",
+                label="team reward, change by joint training",
+                note=f"95 % interval {gain['low']:+.3f} to {gain['high']:+.3f}",
+                tone=_tone(gain),
+            )
+        )
+    stage, singles = _find_singles(summary)
+    if stage is not None and singles:
+        best = max(singles, key=lambda name: summary["team"][name]["mean"])
+        card = Card(
+            value=f"{summary['team'][stage]['mean']:.2f} / {summary['team'][best]['mean']:.2f}",
+            label="team reward of the team / of one player that sees all facts",
+            note=f"{TEAM_TITLES[stage]} / {TEAM_TITLES[best]}",
+            tone="neutral",
+        )
+        cards.append(card)
+    for name, label in (
+        ("marl-heuristic", "roles above their rule of thumb"),
+        ("grpo-sft", "roles better after GRPO"),
+        ("sft-untrained", "roles better after SFT"),
+    ):
+        if changes := _role_changes(summary, name):
+            note = f"mean change {changes.mean:+.3f}"
+            cards.append(Card(value=changes.share, label=label, note=note, tone=changes.tone))
+    seeds = summary.get("seeds") or [summary]
+    failed, unjudged = failed_gates(summary), unjudged_gates(summary)
+    num_gates = sum(len(one["gates"]) for one in seeds) - len(unjudged)
+    note = f"failed: {', '.join(failed)}" if failed else "none failed"
+    if unjudged:
+        note += f"; {len(unjudged)} not judged: too few scenarios"
+    label = "gates passed" if len(seeds) == 1 else f"gates passed over {len(seeds)} seeds"
+    tone: Tone = "bad" if failed else "neutral" if unjudged else "good"
+    value = f"{num_gates - len(failed)} of {num_gates}"
+    cards.append(Card(value=value, label=label, note=note, tone=tone))
+    minutes = f"{summary['wall_s'] / 60:.1f} min"
+    return [*cards, Card(value=minutes, label="wall time, all stages", note="", tone="neutral")]
+
+
+# (comparison, what it compares); each becomes a sentence where it was made
+ROLE_QUESTIONS = (
+    ("sft-untrained", "SFT against the untrained model"),
+    ("marl-heuristic", "After joint training, against the rule of thumb of the family"),
+    ("grpo-sft", "GRPO on the verified reward against SFT"),
+    ("grpo-sft_more", "GRPO against SFT on as many transcripts"),
+    ("marl-grpo", "Joint training, each role's own score"),
+)
+NO_CONTROL = "The control (SFT on as many transcripts as GRPO) was not run: more SFT might do as well."
+
+
+def list_findings(summary: Summary) -> list[str]:
+    """State the findings, one sentence each; controls and losses included."""
+    found = {name: changes for name, _ in ROLE_QUESTIONS if (changes := _role_changes(summary, name))}
+    said = [f"{what}: {found[name].summary}." for name, what in ROLE_QUESTIONS if name in found]
+    if "grpo-sft" in found and "grpo-sft_more" not in found:
+        said.append(NO_CONTROL)
+    return [*said, *_say_team(summary), *_say_singles(summary), *_say_agreement(summary)]
+
+
+def _say_team(summary: Summary) -> list[str]:
+    sampled, greedy = (_team_change(summary, name) for name in ("marl-grpo", "marl-grpo_greedy"))
+    if sampled is None:
+        return []
+    also = f" and by {_said(greedy)} greedy" if greedy else ""
+    return [f"On joint episodes the team reward moves by {_said(sampled)} {way_of_play(summary)}{also}."]
+
+
+def _find_singles(summary: Summary) -> tuple[str | None, list[str]]:
+    """Return the team's last stage, and the players that see every seat's brief at once."""
+    team = summary["team"]
+    stage = next((name for name in ("marl", "grpo", "sft") if name in team), None)
+    return stage, [name for name in SINGLES if name in team]
+
+
+def _say_singles(summary: Summary) -> list[str]:
+    """Set the trained team beside the players that see every seat's brief at once."""
+    team, (stage, singles) = summary["team"], _find_singles(summary)
+    if stage is None or not singles:
+        return []
+    finding = f"The {TEAM_TITLES[stage]} team, in which no seat sees it all, earns {team[stage]['mean']:.2f}"
+    for name in singles:
+        change = _team_change(summary, f"{stage}-{name}")
+        finding += f"; {TEAM_TITLES[name]}: {team[name]['mean']:.2f}"
+        finding += f" (the team against it: {_said(change)})" if change else ""
+    return [f"{finding}."]
+
+
+def _say_agreement(summary: Summary) -> list[str]:
+    before, after = (summary["team"].get(stage, {}).get("agreement_when_wrong") for stage in ("grpo", "marl"))
+    if before is None or after is None:
+        return []
+    return [
+        f"Of decisions that are worth nothing, specialists accept {percent(before)} before joint training "
+        f"and {percent(after)} after it."
+    ]
+
 
 REPORT_FILE = "report.html"
 

@@ -5,7 +5,6 @@ Every row of such a folder is a test: nothing of it is trained on. Answers are c
 A row that comes with a file is left out and counted: the agents have no tool to open it.
 """
 
-import json
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +18,9 @@ from evaluation.scoring.outcomes import RoleOutcome
 from evaluation.stats.intervals import Interval, mean_interval
 from roles.base import Role
 from roles.errors import UserError, unknown
-from scenarios.base import Family, Scenario, Step, Verdict
+from scenarios.base import Family, Scenario, Verdict
 from scenarios.tasks.grading.text_checks import Score
-from scenarios.tasks.imported import ROLE, call_tool
+from scenarios.tasks.imported import ROLE, TaskSet, make_family
 from scenarios.tasks.question_files import iterate_rows
 from scenarios.tasks.solver import judge
 
@@ -169,28 +168,7 @@ def _judge(text: str, is_right: Callable[[str], bool]) -> Verdict:
     return judge(text, score)
 
 
-def _solve(scenario: Scenario) -> dict[str, Any]:
-    return {"answer": scenario.truth["answer"]}
-
-
-def _demonstrate(scenario: Scenario, _rng: object) -> tuple[Step, ...]:
-    return (Step(text=json.dumps(_solve(scenario))),)
-
-
-def _generate(*_: object) -> Scenario:
-    raise ValueError("external tasks are read from files, not generated")
-
-
-FAMILY = Family(
-    name=NAME,
-    role=ROLE.name,
-    generate=_generate,
-    verify=verify,
-    solve=_solve,
-    certify=lambda scenario: (1.0, verify(scenario, json.dumps(_solve(scenario))).reward),
-    call_tool=call_tool,
-    demonstrate=_demonstrate,
-)
+FAMILY = replace(make_family(TaskSet(NAME, ())), verify=verify)  # generates nothing: files hold the tasks
 SOLVERS: dict[str, Role] = {ROLE.name: ROLE}
 
 

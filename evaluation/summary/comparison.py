@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.scoring.outcomes import TEAM, Mode, StagePlays, read_stage
-from evaluation.stats.intervals import paired_permutation_p
-from evaluation.stats.over_seeds import seeded_interval
+from evaluation.stats.intervals import paired_permutation_p, seeded_interval
 from evaluation.summary.run_summary import (
     ROLE_COMPARISONS,
     TEAM_COMPARISONS,
@@ -54,7 +53,6 @@ def compare_seeds(
     seeds: Sequence[int],
     *,
     same_scenarios: bool,
-    num_bootstrap: int = 2000,
 ) -> dict[str, Any]:
     """Stage means and paired changes over seeds, by owner; a stage counts where every seed has it.
 
@@ -79,7 +77,7 @@ def compare_seeds(
         for _, stage in (key for key in common if key[0] == owner):
             plays = collect(owner, stage)
             values = [one.column("reward") for one in plays]
-            described = _describe(values, same_scenarios, num_bootstrap, at_most=1.0)
+            described = _describe(values, same_scenarios, at_most=1.0)
             twins = [one.column("reward", "greedy") for one in plays]
             greedy = float(np.mean([*chain(*twins)])) if all(twins) else None
             section["stages"][stage] = described | {"greedy": greedy}
@@ -87,7 +85,7 @@ def compare_seeds(
             if (owner, after) in common and (owner, before) in common:
                 later, earlier = collect(owner, after), collect(owner, before)
                 for name, one, other in _pair(after, before, later, earlier):
-                    section["paired"][name] = _compare(one, other, same_scenarios, num_bootstrap)
+                    section["paired"][name] = _compare(one, other, same_scenarios)
         owners[owner] = section
     sections = {owner: section["paired"] for owner, section in owners.items()}
     adjust(sections.pop(TEAM, {}), ("p",))
@@ -104,17 +102,15 @@ def _pair(
         yield name_change(after, before, mode), rewards, others
 
 
-def _compare(after: Values, before: Values, same_scenarios: bool, num_bootstrap: int) -> dict[str, Any]:
+def _compare(after: Values, before: Values, same_scenarios: bool) -> dict[str, Any]:
     changes = [list(map(operator.sub, *pair)) for pair in zip(after, before, strict=True)]
     tested: list[float] = np.mean(changes, axis=0).tolist() if same_scenarios else [*chain(*changes)]
-    found = _describe(changes, same_scenarios, num_bootstrap)
+    found = _describe(changes, same_scenarios)
     return found | {"p": paired_permutation_p(tested, [0.0] * len(tested))}
 
 
-def _describe(
-    values: Sequence[Sequence[float]], same: bool, num_bootstrap: int, at_most: float | None = None
-) -> dict[str, Any]:
-    interval = seeded_interval(values, same_scenarios=same, at_most=at_most, num_bootstrap=num_bootstrap)
+def _describe(values: Sequence[Sequence[float]], same: bool, at_most: float | None = None) -> dict[str, Any]:
+    interval = seeded_interval(values, same_scenarios=same, at_most=at_most)
     return asdict(interval) | {"per_seed": [float(np.mean(of_seed)) for of_seed in values]}
 
 

@@ -8,7 +8,7 @@ import difflib
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -39,10 +39,6 @@ class RunGate:
     name: str
     passed: bool | None  # None: not judged, there are too few scenarios for it
     detail: str  # the numbers behind it, or what is missing
-
-    def as_dict(self) -> dict[str, Any]:
-        """For summary.json."""
-        return asdict(self)
 
 
 class _MissingError(Exception):

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluation.scoring.outcomes import TEAM
-from evaluation.stats.effects import is_claimed
+from evaluation.stats.intervals import is_claimed
 from roles.registry import ROLES
 
 BASELINE_TITLES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evaluation.minutes.governed import render_governed
+from evaluation.minutes.minutes import render_governed
 from roles.errors import UserError
 from scenarios.written.written_case import FreeCase
 from serving.endpoint.tables import Tables, Tell

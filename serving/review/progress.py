@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from evaluation.stats.effects import cohens_kappa, fleiss_kappa
+from evaluation.stats.intervals import cohens_kappa, fleiss_kappa
 from serving.review.inbox import KINDS, STATES, InboxRow, list_rows
 from serving.review.room import Room
 from training.feedback.labels import Label, latest_by_reviewer

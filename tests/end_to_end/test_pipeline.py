@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,7 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
     assert (summary["seed"], summary["wall_s"] > 0) == (0, True)
     assert summary["versions"]["torch"] == importlib.metadata.version("torch")
     assert summary["versions"]["trl"] == importlib.metadata.version("trl")
-    assert summary["gates"] == [gate.as_dict() for gate in check_gates(summary)]
+    assert summary["gates"] == [asdict(gate) for gate in check_gates(summary)]
 
 
 def test_an_alarm_of_a_stage_stands_in_the_summary(copied: Path) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ def test_too_few_scenarios_leave_measured_gates_unjudged(owner: tuple[str, ...])
     put(*owner, "n", value=299)(summary)
     put("roles", "cto", "paired", "grpo-sft", value=change(-0.5))(summary)  # would be red
     put("roles", "cto", "oracle", "mean", value=0.5)(summary)  # is red with any number of scenarios
-    summary["gates"] = [gate.as_dict() for gate in check_gates(summary)]
+    summary["gates"] = [asdict(gate) for gate in check_gates(summary)]
     assert failed_gates(summary) == ["oracle_is_one"]
     assert unjudged_gates(summary) == list(MEASURED_GATES)
     assert "too few scenarios: smallest n >= 300: 299" in summary["gates"][0]["detail"]

@@ -31,7 +31,7 @@ def section(**fields: Any) -> dict[str, Any]:
         "marl": team("marl", 0.6, 0.8, **fields),
         "oracle_searched": team("oracle_searched", 1.0, 1.0),
     }
-    return build_joint_section(teams, [], 200)
+    return build_joint_section(teams, [])
 
 
 def test_the_gap_is_measured_to_the_searched_policy() -> None:
