@@ -27,7 +27,7 @@ MISREAD = {**from_words.MISREAD, SEATS: "milestones, caps, standby branches and 
 def solve_seat(family: Family, scenario: Any, misread: bool = False) -> dict[str, Any]:
     """The best part, or ReconcileGPT's best plan, from the texts of a question of the table."""
     if family.role == "reconcile":
-        return dict(solve_reports_from_text(scenario.brief, SPECIALISTS))
+        return dict(solve_reports_from_text(scenario.brief))
     call = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
     described = family.call_tool(scenario, call)
     if misread:

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import fmean
 from typing import Any, Literal, assert_never
 
@@ -340,20 +341,6 @@ def audit_score(subject: Subject, scenario: Scenario, text: str) -> float:
     return 0.0 if answer is None else subject.score(scenario, answer)
 
 
-def weigh_choice(worth: float, open_worths: Sequence[float]) -> float:
-    """1 for the greatest of the worths that can be had, falling to 0 at their mean and below."""
-    best, mean = max(open_worths), sum(open_worths) / len(open_worths)
-    return 1.0 if worth == best else max(0.0, (worth - mean) / (best - mean))
-
-
-def combine_score(choice: float, stated: Sequence[bool]) -> float:
-    """0.8 choice + 0.2 share of right figures; exactly 1 where both are.
-
-    Example: combine_score(1.0, [True, False]) == 0.9
-    """
-    return (8 * choice + 2 * sum(stated) / len(stated)) / 10
-
-
 NUM_DRAWN_STARTS = 30  # random answers among which the search for the best constant starts
 MOST_SWEEPS = 4
 NUM_LIKELY_NUMBERS = 4  # of a number field: its most common true values
@@ -368,7 +355,11 @@ class CaseSample:
         self.constant_cases = constant_cases
         self.name = subject.family.name
         self._drawn: dict[tuple[str, int, int], list[Scenario]] = {}
-        self._learnt: dict[tuple[str, int], Any] = {}
+        # by difficulty: the right answers of the train cases, field by field the most common one, and the
+        # answer that earns most when every train case gets it
+        self.list_golds = cache(self._list_golds)
+        self.majority = cache(self._find_majority)
+        self.best_constant = cache(self._search_constant)
 
     def draw(self, split: Split, difficulty: int, count: int, seed: int | None = None) -> list[Scenario]:
         """Return the first `count` cases of a stream; kept for the next call."""
@@ -400,35 +391,17 @@ class CaseSample:
             rng=random.Random(f"audit/{what}/{self.seed}/{scenario.key}"),
         )
 
-    def list_golds(self, difficulty: int) -> list[Answer]:
-        """The right answers of the train cases."""
-        solve = self.subject.family.solve
+    def _list_golds(self, difficulty: int) -> list[Answer]:
         cases = self.draw("train", difficulty, self.constant_cases)
-        golds: list[Answer] = self._learn("golds", difficulty, lambda: [solve(case) for case in cases])
-        return golds
+        return [self.subject.family.solve(case) for case in cases]
 
-    def majority(self, difficulty: int) -> Answer:
-        """Field by field the most common truth of the train cases."""
+    def _find_majority(self, difficulty: int) -> Answer:
         golds = self.list_golds(difficulty)
-
-        def count() -> Answer:
-            texts = {name: Counter(json.dumps(gold[name]) for gold in golds) for name in self.subject.fields}
-            return {name: json.loads(counts.most_common(1)[0][0]) for name, counts in texts.items()}
-
-        answer: Answer = self._learn("majority", difficulty, count)
-        return answer
-
-    def best_constant(self, difficulty: int) -> Answer:
-        """The answer that earns most when every train case gets it: coordinate ascent from several starts."""
-        answer: Answer = self._learn("constant", difficulty, lambda: self._search_constant(difficulty))
-        return answer
-
-    def _learn(self, what: str, difficulty: int, learn: Callable[[], Any]) -> Any:
-        if (what, difficulty) not in self._learnt:
-            self._learnt[what, difficulty] = learn()
-        return self._learnt[what, difficulty]
+        texts = {name: Counter(json.dumps(gold[name]) for gold in golds) for name in self.subject.fields}
+        return {name: json.loads(counts.most_common(1)[0][0]) for name, counts in texts.items()}
 
     def _search_constant(self, difficulty: int) -> Answer:
+        """Coordinate ascent from several starts."""
         cases = self.draw("train", difficulty, self.constant_cases)
         rng = random.Random(f"audit/constant/{self.seed}/{difficulty}")
         baseline: Answer = json.loads(self.subject.family.baselines["constant"](cases[0], rng))

@@ -59,9 +59,8 @@ def probe_hostile_outputs(book: CaseSample, tier: Tier) -> AuditRow:
     slow_ms = 1000 * sorted(seconds)[-1 - int(SLOWEST_SHARE * len(seconds))] if seconds else 0.0
     if slow_ms > MOST_MS:
         breaches.append(f"p99 of a verdict is {slow_ms:.1f} ms, over {MOST_MS:.0f} ms")
-    counts = f"{count} outputs of {len(names)} classes"
     worst = f"p99 {slow_ms:.2f} ms, malformed paid {most_paid:.2f}"
-    return AuditRow("V1", book.name, counts, worst, breaches)
+    return AuditRow("V1", book.name, f"{count} outputs of {len(names)} classes", worst, breaches)
 
 
 REWRITES_PER_CASE = 5
@@ -147,9 +146,7 @@ def probe_rewrites(book: CaseSample, tier: Tier) -> AuditRow:
                 f"{attack.scenario.key}: {plain.reward:.2f} for {json.dumps(answer)}, "
                 f"{other.reward:.2f} ({other.failure}) for {text[:200]!r}"
             )
-    counts = f"{count} rewrites"
-    worst = f"largest change {largest:.2f}"
-    return AuditRow("V2", book.name, counts, worst, breaches)
+    return AuditRow("V2", book.name, f"{count} rewrites", f"largest change {largest:.2f}", breaches)
 
 
 def _draw_hack_attacks(book: CaseSample, difficulty: int, tier: Tier) -> list[Attack]:

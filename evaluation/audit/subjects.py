@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from evaluation.audit.answers import Answer, FieldSpec, Subject, combine_score, weigh_choice
+from evaluation.audit.answers import Answer, FieldSpec, Subject
 from evaluation.audit.team_value import TEAM_VALUE
 from evaluation.audit.text_solvers import PricedPart, ReportText, list_parts_from_text, read_report_text
 from roles.errors import unknown
@@ -185,6 +185,18 @@ PART_SHORTCUTS: dict[str, ChoosePart] = {
 }
 
 
+def _weigh_choice(chosen: Any, open_choices: Sequence[Any], stated: Sequence[bool]) -> float:
+    """0.8 by worth, 0 at the mean of what is open and 1 at its best, + 0.2 share of right figures.
+
+    Of equal worth the cheaper is the best, any other gets 0.9 at most for its worth.
+    """
+    best = max(open_choices, key=lambda one: (one.worth, -one.cost))
+    mean = sum(one.worth for one in open_choices) / len(open_choices)
+    share = 1.0 if chosen.worth == best.worth else max(0.0, (chosen.worth - mean) / (best.worth - mean))
+    choice = 1.0 if chosen == best else min(0.9, share)
+    return (8 * choice + 2 * sum(stated) / len(stated)) / 10
+
+
 def audit_parts(family: Family) -> Subject:
     """The subject of one seat's family: parts are measured again from the texts alone.
 
@@ -205,10 +217,8 @@ def audit_parts(family: Family) -> Subject:
         open_parts = [part for part in parts if part.keeps_limit and part.cost <= amount]
         if chosen is None or chosen not in open_parts:
             return 0.0
-        best = max(open_parts, key=lambda part: (part.worth, -part.cost))
         stated = [answer["cost"] == chosen.cost, answer["worth"] == chosen.worth]
-        choice = weigh_choice(chosen.worth, [part.worth for part in open_parts])
-        return combine_score(1.0 if chosen == best else min(0.9, choice), stated)
+        return _weigh_choice(chosen, open_parts, stated)
 
     def take(choose: ChoosePart) -> Callable[[Scenario], Answer]:
         def answer(scenario: Scenario) -> Answer:
@@ -232,27 +242,18 @@ def audit_parts(family: Family) -> Subject:
     )
 
 
-@lru_cache(maxsize=512)
-def _read_reports(brief: str) -> ReportText:
-    return read_report_text(brief, SPECIALISTS)
-
-
 def _score_reconcile(scenario: Scenario, answer: Answer) -> float:
     """Worth above the mean plan; then conflicts. Only escalating earns where nothing can be run."""
-    text = _read_reports(scenario.brief)
-    plans, best = text.plans, text.best
-    if answer["escalate"] or best is None:
-        is_right = (
-            best is None and answer["escalate"] and answer["option"] == NO_OPTION and not answer["fund"]
-        )
-        return combine_score(1.0, [not answer["conflicts"]]) if is_right else 0.0
-    wanted = (answer["option"], sorted(answer["fund"]))
-    chosen = next((plan for plan in plans if (plan.option, sorted(plan.fund)) == wanted), None)
-    if chosen is None:
+    text = read_report_text(scenario.brief)
+    if answer["escalate"] or text.best is None:
+        is_right = answer["escalate"] and answer["option"] == NO_OPTION and not answer["fund"]
+        return (0.8 if answer["conflicts"] else 1.0) if is_right and text.best is None else 0.0
+    wanted = (answer["option"], set(answer["fund"]))
+    chosen = [one for one in text.plans if (one.option, {offer.label for offer in one.offers}) == wanted]
+    if not chosen:
         return 0.0
-    conflicts = set(answer["conflicts"]) == set(text.list_conflicts(chosen.option))
-    choice = weigh_choice(chosen.worth, [plan.worth for plan in plans])
-    return combine_score(1.0 if chosen == best else min(0.9, choice), [conflicts])
+    conflicts = set(answer["conflicts"]) == set(text.list_conflicts(answer["option"]))
+    return _weigh_choice(chosen[0], text.plans, [conflicts])
 
 
 ChoosePlan = Callable[[ReportText], tuple[str, tuple[str, ...]]]  # -> option, funded labels
@@ -260,7 +261,7 @@ ChoosePlan = Callable[[ReportText], tuple[str, tuple[str, ...]]]  # -> option, f
 
 def _take_plan(choose: ChoosePlan) -> Callable[[Scenario], Answer]:
     def answer(scenario: Scenario) -> Answer:
-        text = _read_reports(scenario.brief)
+        text = read_report_text(scenario.brief)
         option, fund = choose(text)
         conflicts = list(text.list_conflicts(option))
         return {"option": option, "fund": list(fund), "escalate": False, "conflicts": conflicts}
@@ -281,13 +282,9 @@ def _greatest_offer(figure: str) -> ChoosePlan:
     """The offer of the greatest cost or worth alone."""
 
     def choose(text: ReportText) -> tuple[str, tuple[str, ...]]:
-        offers = [
-            (getattr(o, figure), option, label)
-            for option, own in text.offers.items()
-            for label, o in own.items()
-        ]
-        _, option, label = max(offers, default=(0, "A", ""))
-        return option, (label,) if label else ()
+        offers = [offer for own in text.offers.values() for offer in own.values()]
+        best = max(offers, key=lambda one: (getattr(one, figure), one.option, one.label), default=None)
+        return (best.option, (best.label,)) if best else ("A", ())
 
     return choose
 

@@ -77,24 +77,18 @@ def write_reports(scenario: TeamScenario, habit: str | None, rng: random.Random)
 def play_experts(report_habit: str | None, funding_habit: str | None) -> TablePlayer:
     """Experts of these habits; with None each draws its own."""
 
+    def decide(scenario: TeamScenario, table: Table, rng: random.Random) -> Decision:
+        return best_decision(scenario.public, table, funding_habit or sample_habit(rng, FUNDING_HABITS))
+
+    return play_chair(decide, report_habit)
+
+
+def play_chair(chair: Chair, report_habit: str | None = None) -> TablePlayer:
+    """Experts of this habit report, by default each of its own; this chair decides."""
+
     def play(scenario: TeamScenario, rng: random.Random) -> TablePlay:
         reports = write_reports(scenario, report_habit, rng)
-        habit = funding_habit or sample_habit(rng, FUNDING_HABITS)
-        return TablePlay(
-            reports=reports,
-            decision=best_decision(scenario.public, check_reports(scenario, reports), habit),
-        )
-
-    return play
-
-
-def play_chair(chair: Chair) -> TablePlayer:
-    """Experts of mixed habits report; this chair decides."""
-
-    def play(scenario: TeamScenario, rng: random.Random) -> TablePlay:
-        reports = write_reports(scenario, None, rng)
-        decision = chair(scenario, check_reports(scenario, reports), rng)
-        return TablePlay(reports=reports, decision=decision)
+        return TablePlay(reports=reports, decision=chair(scenario, check_reports(scenario, reports), rng))
 
     return play
 
@@ -115,17 +109,13 @@ def play_plan(scenario: TeamScenario, plan: Plan | None) -> TablePlay:
             veto=[option for option in scenario.options if is_vetoed(scenario, seat, option)],
         )
     if plan is None:
-        return TablePlay(reports=reports, decision=_escalate())
+        return TablePlay(reports=reports, decision=Decision(option=NO_OPTION, fund=[], escalate=True))
     tabled = offers_on(check_reports(scenario, reports), plan.option)
     return TablePlay(reports=reports, decision=_decide(plan.option, [offer.label for offer in tabled]))
 
 
 def _decide(option: str, fund: Sequence[str]) -> Decision:
     return Decision(option=option, fund=list(fund), escalate=False)
-
-
-def _escalate() -> Decision:
-    return Decision(option=NO_OPTION, fund=[], escalate=True)
 
 
 def _fund(plan: Funding | None, option: str) -> Decision:

@@ -120,7 +120,7 @@ def test_where_nothing_can_be_run_only_escalating_earns() -> None:
 def test_the_text_alone_determines_the_decision(difficulty: int, count: int) -> None:
     for index in range(count):
         scenario = draw("validation", index, difficulty)
-        found = solve_reports_from_text(scenario.brief, SPECIALISTS)
+        found = solve_reports_from_text(scenario.brief)
         verdict = FAMILY.verify(scenario, json.dumps(found))
         assert verdict.reward == 1.0, (scenario.brief, found, verdict)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from evaluation.summary.gates import (
-    DEMO_ROLES,
     MEASURED_GATES,
     RunGate,
     check_gates,
     failed_gates,
     unjudged_gates,
 )
+from roles.team import TEAM_ROLES
 
 Summary = dict[str, Any]
 
@@ -47,10 +47,10 @@ def healthy() -> Summary:
     team = {name: stage(0.6, n=600) for name in ("random", "oracle", "untrained", "sft", "grpo", "marl")}
     paired = {"marl-grpo": change(0.1), "marl-grpo_greedy": change(0.12)}
     return {
-        "roles": {name: copy.deepcopy(role) for name in DEMO_ROLES},
+        "roles": {name: copy.deepcopy(role) for name in TEAM_ROLES},
         "team": {**team, "paired": paired},
-        "weights_changed": {name: dict.fromkeys(DEMO_ROLES, True) for name in ("sft", "grpo", "marl")},
-        "signal": {name: dict.fromkeys(DEMO_ROLES, 0.4) for name in ("grpo", "marl")},
+        "weights_changed": {name: dict.fromkeys(TEAM_ROLES, True) for name in ("sft", "grpo", "marl")},
+        "signal": {name: dict.fromkeys(TEAM_ROLES, 0.4) for name in ("grpo", "marl")},
     }
 
 
@@ -143,7 +143,7 @@ def test_limits_themselves_pass() -> None:
     assert failures(summary) == []
 
 
-@pytest.mark.parametrize("role", DEMO_ROLES)
+@pytest.mark.parametrize("role", TEAM_ROLES)
 def test_a_role_that_was_left_out_fails_every_role_gate(role: str) -> None:
     summary = healthy()
     del summary["roles"][role]
