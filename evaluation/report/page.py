@@ -12,32 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from markupsafe import Markup
-
 from evaluation.minutes.transcript import load_case, render_side_by_side_html
 from evaluation.minutes.words import join_words
 from evaluation.pages import load_template, write_page
-from evaluation.probes.diagnostics import DIAGNOSTICS_FILE, read_diagnostics
-from evaluation.report.charts import (
-    METRICS_FILE,
-    curve_charts,
-    read_metrics,
-    role_chart,
-    team_chart,
-    words_chart,
-)
+from evaluation.probes.diagnostics import read_diagnostics
+from evaluation.report import charts
+from evaluation.summary import run_tables
 from evaluation.summary.comparison import read_seed_comparison, seed_comparison_tables
 from evaluation.summary.gates import failed_gates, unjudged_gates
 from evaluation.summary.run_summary import read_summary
-from evaluation.summary.run_tables import (
-    detail_tables,
-    diagnostic_tables,
-    least_n,
-    role_tables,
-    run_table,
-    team_tables,
-    way_of_play,
-)
+from evaluation.summary.run_tables import way_of_play
 from evaluation.summary.tables import TEAM_TITLES, change_cell, percent, role_title, write_section
 
 Tone = Literal["good", "bad", "neutral"]
@@ -253,59 +237,32 @@ def render_report(run_path: Path) -> str:
     Raises:
         UserError: as write_report.
     """
-    summary = read_summary(run_path)
-    cases = [load_case(one) for one in summary.get("cases", ())]
-    rows = read_metrics(run_path)
+    summary, config = read_summary(run_path), run_path / "config.yaml"
     conclusion, tone = write_conclusion(summary)
-    roles, team = summary["roles"], summary["team"]
-    details, diagnostics = summary.get("details", {}), read_diagnostics(run_path)
-    num_role = min(map(least_n, roles.values()), default=0)
+    num_role = min(map(run_tables.least_n, summary["roles"].values()), default=0)
     seeds = summary.get("seeds", [])
     return load_template("report.html").render(
+        run_path=run_path,
         name=run_path.resolve().name,
+        files={path.name for path in run_path.iterdir() if path.is_file()},
+        summary=summary,
+        details=summary.get("details", {}),
         conclusion=conclusion,
         tone=tone,
         cards=make_cards(summary),
         findings=list_findings(summary),
-        n=f"{num_role} per role, {least_n(team)} for the team",
-        seed=summary["seed"],
-        way_of_play=way_of_play(summary),
-        team_chart=team_chart(team),
-        team_tables=team_tables(summary),
-        words_chart=words_chart(details),
-        role_charts=[role_chart(role, section) for role, section in roles.items()],
-        role_tables=role_tables(summary),
-        runs=run_table([f"seed {one['seed']}" for one in seeds], seeds),
+        n=f"{num_role} per role, {run_tables.least_n(summary['team'])} for the team",
+        runs=run_tables.run_table([f"seed {one['seed']}" for one in seeds], seeds),
         seed_comparison=seed_comparison_tables(read_seed_comparison(run_path)),
-        curves=curve_charts(rows, list(roles)),
-        gates=summary["gates"],
-        transcripts=[(case.title, render_side_by_side_html(case.plays)) for case in cases],
-        choice_rule=cases[0].rule if cases else "",
-        shown_stages=join_words([play.label for play in cases[0].plays]) if cases else "",
-        plays=detail_tables(details),
-        diagnostics=diagnostic_tables(diagnostics),
-        config=_read_text(run_path / "config.yaml"),
+        cases=[load_case(one) for one in summary.get("cases", ())],
+        diagnostics=read_diagnostics(run_path),
+        config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
         provenance=_list_provenance(run_path / "provenance.json", summary),
-        missing=_list_missing(run_path),
+        tables=run_tables,
+        charts=charts,
+        join_words=join_words,
+        render_side_by_side=render_side_by_side_html,
     )
-
-
-def _list_missing(run_path: Path) -> dict[str, Markup]:
-    """Say for each absent file what it would show and which command makes it, by section."""
-    wanted = {
-        "curves": (METRICS_FILE, "the learning curves", "demo"),
-        "diagnostics": (DIAGNOSTICS_FILE, "team diagnostics", "diagnose"),
-        "config": ("config.yaml", "the resolved configuration", "demo"),
-        "provenance": ("provenance.json", "versions, revision and seeds", "demo"),
-    }
-    note = Markup(
-        "No <code>{}</code> in this run, so {} cannot be shown. Make it with <code>emads {} {}</code>."
-    )
-    return {
-        section: Markup(note).format(name, what, verb, run_path)
-        for section, (name, what, verb) in wanted.items()
-        if not (run_path / name).is_file()
-    }
 
 
 def _list_provenance(path: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -333,10 +290,6 @@ def _say_value(name: str, value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _read_text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
-
-
 def write_results_page(path: Path, runs: Sequence[Path], *, command: str) -> Path:
     """Write the Markdown page of results, all or nothing; nothing on it is typed by hand.
 
@@ -353,19 +306,17 @@ def results_page(runs: Sequence[Path], *, command: str) -> str:
         UserError: as write_results_page.
     """
     summaries = [read_summary(path) for path in runs]
-    first, diagnostics = summaries[0], read_diagnostics(runs[0])
-    comparison = read_seed_comparison(runs[0])
+    first, comparison = summaries[0], read_seed_comparison(runs[0])
     page = load_template("results.md").render(
         command=command,
         joint=_say_joint_change(comparison, first),
         conclusion=write_conclusion(first)[0],
         found=list_findings(first),
-        runs=run_table([path.name for path in runs], summaries),
+        runs=run_tables.run_table([path.name for path in runs], summaries),
         seeds=seed_comparison_tables(comparison),
-        seed=first["seed"],
-        tables=[*role_tables(first), *team_tables(first), *detail_tables(first.get("details", {}))],
-        diagnostics=diagnostics,
-        diagnostic_tables=diagnostic_tables(diagnostics),
+        first=first,
+        tables=run_tables,
+        diagnostics=read_diagnostics(runs[0]),
         write_section=write_section,
     )
     return page.rstrip() + "\n"
