@@ -11,9 +11,13 @@ from emads.seats.prices import ApiOptions
 from emads.team import OpenTeam, Team, load_team
 from evaluation.scoring.external_tasks import (
     FAMILY,
+    ROUNDS,
     SOLVERS,
+    TableSuite,
+    open_table_suite,
     read_suite,
     read_task_folder,
+    sum_up_suite,
     sum_up_tasks,
 )
 from evaluation.scoring.outcomes import (
@@ -23,7 +27,6 @@ from evaluation.scoring.outcomes import (
     complete_files,
     describe_solo,
 )
-from evaluation.scoring.table_suites import ROUNDS, TableSuite, open_table_suite, sum_up_suite
 from evaluation.summary.tables import PlainTable, print_tables, role_title, short
 from roles.errors import InfrastructureError
 from roles.team import RECONCILER

@@ -108,7 +108,6 @@ class AuditRow:
 class Tier:
     """Size of each probe. Counts are per family."""
 
-    name: str
     hostile_outputs: int  # V1
     rewrites: int  # V2
     hack_cases: int  # V3, per difficulty and seed

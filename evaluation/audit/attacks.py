@@ -103,10 +103,12 @@ def _replace_value(attack: Attack, choose: Callable[[], str]) -> str:
 
 def _write_code(attack: Attack) -> str:
     """Expressions and templates in place of a value, as they are or as a string."""
-    key = attack.rng.choice(attack.required)
-    written = attack.rng.choice(CODE)
-    text = json.dumps({**attack.gold, key: "@"})
-    return text.replace('"@"', attack.rng.choice((written, json.dumps(written))))
+
+    def choose() -> str:
+        written = attack.rng.choice(CODE)
+        return attack.rng.choice((written, json.dumps(written)))
+
+    return _replace_value(attack, choose)
 
 
 def _write_prompt(attack: Attack) -> str:

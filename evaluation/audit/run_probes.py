@@ -31,7 +31,6 @@ DERIVED_PROBES = ("V1", "V4")  # of a family without a subject of its own
 TEAM_PROBES: Mapping[str, Callable[[Tier, int], AuditRow]] = {"V9": probe_free_riders, "V10": probe_honesty}
 TIERS: dict[str, Tier] = {
     "pr": Tier(
-        name="pr",
         hostile_outputs=1000,
         rewrites=300,
         hack_cases=80,
@@ -45,7 +44,6 @@ TIERS: dict[str, Tier] = {
         blind_difficulties=(1, 5),
     ),
     "full": Tier(
-        name="full",
         hostile_outputs=20_000,
         rewrites=10_000,
         hack_cases=100,

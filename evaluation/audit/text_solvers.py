@@ -178,16 +178,6 @@ class PricedPart:
     keeps_limit: bool
 
 
-def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
-    """The best part by the texts."""
-    amount, parts = list_parts_from_text(seat, brief, description)
-    best = max(
-        (part for part in parts if part.keeps_limit and part.cost <= amount),
-        key=lambda part: (part.worth, -part.cost),
-    )
-    return {"part": list(best.choice), "cost": best.cost, "worth": best.worth}
-
-
 def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, list[PricedPart]]:
     """The amount, and every part that can be bought together."""
     names = list(_sections(description)["Upgrades"])
@@ -415,12 +405,3 @@ def read_report_text(brief: str) -> ReportText:
                 if needed <= {offer.seat for offer in fund} and cost <= read.public.budget:
                     plans.append(Funding(option, fund, cost, base + worth))
     return ReportText(values=read.public.base, offers=offers, plans=tuple(plans))
-
-
-def solve_reports_from_text(brief: str) -> dict[str, Any]:
-    """The best decision by the text."""
-    text = read_report_text(brief)
-    if text.best is None:
-        return {"option": "none", "fund": [], "escalate": True, "conflicts": []}
-    option, fund = text.best.option, [offer.label for offer in text.best.offers]
-    return {"option": option, "fund": fund, "escalate": False, "conflicts": text.list_conflicts(option)}

@@ -214,15 +214,18 @@ def list_titles(record: GovernedRecord) -> list[str]:
     return titles
 
 
+def _list_committed(record: GovernedRecord) -> list[str]:
+    return [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
+
+
 def find_final_option(record: GovernedRecord) -> str | None:
     """Return the option that was committed last."""
-    committed = [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
-    return committed[-1] if committed else None
+    return next(reversed(_list_committed(record)), None)
 
 
 def say_decision(record: GovernedRecord, case: PlayableCase) -> str:
     """Say the decision in force in one sentence."""
-    committed = [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
+    committed = _list_committed(record)
     if not committed:
         return "Nothing was approved."
     if committed[-1] == NO_OPTION:

@@ -16,6 +16,7 @@ from evaluation.pages import load_template, write_page
 from roles.registry import ROLES
 from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import PlayableCase, TeamScenario
+from scenarios.team.offers import offers_on
 from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import read_exchanges
 from simulator.chat import Chat
@@ -71,11 +72,11 @@ def render_minutes(
         num = len(record.chapters)
         course = course or PlannedCourse(cases=(case,) * num, truths=("",) * num, hindsight="")
         conflicts, cards = governed.list_conflicts(record, roles), governed.make_governed_cards(record)
-        graph, chosen = full_graph(seats, None), governed.find_final_option(record)
+        graph, chosen = draw_mermaid(full_graph(seats, None)), governed.find_final_option(record)
     else:
         conflicts = [say_conflict(one, roles) for one in find_conflicts(case.public, read.table)]
         cards = _make_cards(case, read, sum(is_hard for is_hard, _ in conflicts), verdict, episode)
-        graph, chosen = team_graph(seats), read.decision.option if read.decision else None
+        graph, chosen = draw_mermaid(team_graph(seats)), read.decision.option if read.decision else None
     outcome, status, tone = _sum_up(case, played)
     return load_template("minutes.html").render(
         case=case,
@@ -98,7 +99,7 @@ def render_minutes(
         options=meeting.list_options(case, read.table, chosen, roles),
         has_truth=isinstance(case, TeamScenario),
         is_written=isinstance(case, FreeCase),
-        mermaid=draw_mermaid(graph),
+        mermaid=graph,
         kpi_scale=governed.measure_kpi_scale(record) if record else 0,
         max_brief_chars=words.MAX_BRIEF_CHARS,
         max_risk=MAX_RISK,
@@ -128,13 +129,8 @@ def _make_cards(
     """(value, what it is, tone), the most important first; `num_hard`: hard conflicts."""
     decision, votes = read.decision, list(read.votes.values())
     decided = "-" if decision is None else "human" if decision.escalate else decision.option
-    paid = [
-        offer.cost
-        for report in read.table.values()
-        if report is not None and decision is not None
-        for offer in report.offers
-        if offer.option == decision.option and offer.label in decision.fund
-    ]
+    on_option = offers_on(read.table, decision.option) if decision else []
+    paid = [offer.cost for offer in on_option if decision and offer.label in decision.fund]
     return [
         (decided, "decision", ""),
         (f"{sum(paid)} of {case.public.budget}", "k$ of the budget spent", ""),

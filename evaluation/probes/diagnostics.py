@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.scoring.baselines import play_plan
+from evaluation.scoring.baselines import play_plan, unplayed_episode
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from evaluation.summary.tables import role_title
 from roles.registry import ROLES
@@ -95,17 +95,8 @@ class ProbeSetup:
 
     def decide(self, team: Team, reports: Sequence[Mapping[str, str]], label: str) -> list[ReadEpisode]:
         """ReconcileGPT's decision on given reports, one set per case; "" stands for no report."""
-        sets = [
-            (scenario, Episode(
-                scenario_key=scenario.key,
-                index_in_group=0,
-                trajectories={},
-                reports=dict(of_case),
-                decision="",
-                votes={},
-            ))
-            for scenario, of_case in zip(self.scenarios, reports, strict=True)
-        ]  # fmt: skip
+        pairs = zip(self.scenarios, reports, strict=True)
+        sets = [(scenario, unplayed_episode(scenario, of_case)) for scenario, of_case in pairs]
         episodes = asyncio.run(
             play_decisions(
                 sets,
@@ -120,8 +111,7 @@ class ProbeSetup:
                 make_game=self.make_game,
             )
         )
-        pairs = zip(self.scenarios, _sound(episodes), strict=True)
-        return [read_episode(scenario, episode) for scenario, episode in pairs]
+        return list(map(read_episode, self.scenarios, _sound(episodes)))
 
     def values(self, decided: Sequence[ReadEpisode]) -> list[float]:
         """V of one decision per case."""
@@ -163,11 +153,6 @@ class ProbeSetup:
 
     def _sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, max_completion_tokens=self.max_completion_tokens)
-
-
-def seats_of(scenarios: Sequence[TeamScenario]) -> list[str]:
-    """Return every specialist that sits in any case, in order."""
-    return list(dict.fromkeys(role for scenario in scenarios for role in scenario.seats))
 
 
 def _sound(episodes: Sequence[Episode]) -> list[Episode]:
@@ -263,9 +248,8 @@ def probe_team(setup: ProbeSetup, team: Team) -> TeamProbe:
     reports = [dict(episode.reports) for episode in episodes]
     decided = setup.decide(team, reports, "all")
     values = setup.values(decided)
-    probes = {
-        role: _probe_role(setup, team, role, reports, decided, values) for role in seats_of(setup.scenarios)
-    }
+    roles = list_specialists(setup.scenarios)
+    probes = {role: _probe_role(setup, team, role, reports, decided, values) for role in roles}
     return TeamProbe(
         reward=mean_interval(setup.rewards(episodes)),
         value=mean_interval(values),
@@ -396,7 +380,7 @@ def replace_roles(
     changes: dict[str, dict[str, dict[str, float]]] = {}
     for name, other in substitutes.items():
         changes[name] = {}
-        for role in (*seats_of(setup.scenarios), RECONCILER):
+        for role in (*list_specialists(setup.scenarios), RECONCILER):
             if role in other:
                 played = setup.rewards(setup.play({**team, role: other[role]}, "home"))
                 changes[name][role] = asdict(paired_interval(played, home))

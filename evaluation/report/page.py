@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from evaluation.minutes.transcript import load_case, render_side_by_side_html
 from evaluation.minutes.words import join_words
@@ -30,12 +30,8 @@ Change = Mapping[str, float]
 SINGLES = ("single", "single_sft", "single_grpo")  # stages of a player that sees every brief
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One number with its meaning.
-
-    Example: Card(value="9 of 9", label="gates passed", note="none failed", tone="good")
-    """
+class Card(NamedTuple):
+    """One number with its meaning. Example: Card("9 of 9", "gates passed", "none failed", "good")"""
 
     value: str
     label: str
@@ -121,32 +117,22 @@ def make_cards(summary: Summary) -> list[Card]:
     """Return the numbers that a reader wants first; a stage that was not run has no card."""
     cards = []
     if gain := _team_change(summary, "marl-grpo"):
-        cards.append(
-            Card(
-                value=f"{gain['mean']:+.3f}",
-                label="team reward, change by joint training",
-                note=f"95 % interval {gain['low']:+.3f} to {gain['high']:+.3f}",
-                tone=_tone(gain),
-            )
-        )
+        note = f"95 % interval {gain['low']:+.3f} to {gain['high']:+.3f}"
+        what = "team reward, change by joint training"
+        cards.append(Card(f"{gain['mean']:+.3f}", what, note, _tone(gain)))
     stage, singles = _find_singles(summary)
     if stage is not None and singles:
         best = max(singles, key=lambda name: summary["team"][name]["mean"])
-        card = Card(
-            value=f"{summary['team'][stage]['mean']:.2f} / {summary['team'][best]['mean']:.2f}",
-            label="team reward of the team / of one player that sees all facts",
-            note=f"{TEAM_TITLES[stage]} / {TEAM_TITLES[best]}",
-            tone="neutral",
-        )
-        cards.append(card)
+        value = f"{summary['team'][stage]['mean']:.2f} / {summary['team'][best]['mean']:.2f}"
+        what = "team reward of the team / of one player that sees all facts"
+        cards.append(Card(value, what, f"{TEAM_TITLES[stage]} / {TEAM_TITLES[best]}", "neutral"))
     for name, label in (
         ("marl-heuristic", "roles above their rule of thumb"),
         ("grpo-sft", "roles better after GRPO"),
         ("sft-untrained", "roles better after SFT"),
     ):
         if changes := _role_changes(summary, name):
-            note = f"mean change {changes.mean:+.3f}"
-            cards.append(Card(value=changes.share, label=label, note=note, tone=changes.tone))
+            cards.append(Card(changes.share, label, f"mean change {changes.mean:+.3f}", changes.tone))
     seeds = summary.get("seeds") or [summary]
     failed, unjudged = failed_gates(summary), unjudged_gates(summary)
     num_gates = sum(len(one["gates"]) for one in seeds) - len(unjudged)
@@ -155,10 +141,8 @@ def make_cards(summary: Summary) -> list[Card]:
         note += f"; {len(unjudged)} not judged: too few scenarios"
     label = "gates passed" if len(seeds) == 1 else f"gates passed over {len(seeds)} seeds"
     tone: Tone = "bad" if failed else "neutral" if unjudged else "good"
-    value = f"{num_gates - len(failed)} of {num_gates}"
-    cards.append(Card(value=value, label=label, note=note, tone=tone))
-    minutes = f"{summary['wall_s'] / 60:.1f} min"
-    return [*cards, Card(value=minutes, label="wall time, all stages", note="", tone="neutral")]
+    cards.append(Card(f"{num_gates - len(failed)} of {num_gates}", label, note, tone))
+    return [*cards, Card(f"{summary['wall_s'] / 60:.1f} min", "wall time, all stages", "", "neutral")]
 
 
 # (comparison, what it compares); each becomes a sentence where it was made

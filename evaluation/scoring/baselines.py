@@ -293,11 +293,9 @@ def write_episode(scenario: TeamScenario, play: TablePlay, votes: Mapping[str, s
     return book_episode(scenario, reports, play.decision.model_dump_json(), votes)
 
 
-def book_episode(
-    scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
-) -> Episode:
-    """Return an episode of these texts; votes that are not given are by the book."""
-    episode = Episode(
+def unplayed_episode(scenario: TeamScenario, reports: Mapping[str, str], decision: str = "") -> Episode:
+    """Return an episode of these texts without votes, which nobody played."""
+    return Episode(
         scenario_key=scenario.key,
         index_in_group=0,
         trajectories={},
@@ -305,6 +303,13 @@ def book_episode(
         decision=decision,
         votes={},
     )
+
+
+def book_episode(
+    scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
+) -> Episode:
+    """Return an episode of these texts; votes that are not given are by the book."""
+    episode = unplayed_episode(scenario, reports, decision)
     read = read_episode(scenario, episode)
     escalated = read.decision is not None and read.decision.escalate
     by_book = {
@@ -316,7 +321,7 @@ def book_episode(
 
 def read_table(scenario: TeamScenario, reports: Mapping[str, str]) -> Table:
     """The checked reports of these texts; a seat whose report cannot be read has None."""
-    return read_episode(scenario, book_episode(scenario, reports, "")).table
+    return read_episode(scenario, unplayed_episode(scenario, reports)).table
 
 
 async def play_alone(

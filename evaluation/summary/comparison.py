@@ -5,7 +5,7 @@ Means and changes have intervals over seeds and scenarios (`evaluation/stats/ove
 
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
@@ -83,23 +83,16 @@ def compare_seeds(
             section["stages"][stage] = described | {"greedy": greedy}
         for after, before in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
             if (owner, after) in common and (owner, before) in common:
-                later, earlier = collect(owner, after), collect(owner, before)
-                for name, one, other in _pair(after, before, later, earlier):
-                    section["paired"][name] = _compare(one, other, same_scenarios)
+                sides = collect(owner, after), collect(owner, before)
+                for mode in shared_modes([*chain(*sides)]):
+                    later, earlier = ([column_in(one, "reward", mode) for one in side] for side in sides)
+                    change = _compare(later, earlier, same_scenarios)
+                    section["paired"][name_change(after, before, mode)] = change
         owners[owner] = section
     sections = {owner: section["paired"] for owner, section in owners.items()}
     adjust(sections.pop(TEAM, {}), ("p",))
     adjust_over_roles(sections, ("p",))
     return {"seeds": [*seeds], "runs": [*runs], "same_scenarios": same_scenarios, "owners": owners}
-
-
-def _pair(
-    after: str, before: str, later: Sequence[StagePlays], earlier: Sequence[StagePlays]
-) -> Iterator[tuple[str, Values, Values]]:
-    """(name, later rewards, earlier rewards), sampled, and greedy where every seed has them."""
-    for mode in shared_modes([*later, *earlier]):
-        rewards, others = ([column_in(one, "reward", mode) for one in side] for side in (later, earlier))
-        yield name_change(after, before, mode), rewards, others
 
 
 def _compare(after: Values, before: Values, same_scenarios: bool) -> dict[str, Any]:

@@ -164,11 +164,11 @@ def for_terminal(table: PlainTable) -> Table:
     return shown
 
 
-def print_tables(tables: Iterable[Table | PlainTable]) -> None:
+def print_tables(tables: Iterable[PlainTable]) -> None:
     """Print tables; 140 columns wide where nothing says how wide the output is."""
     console = Console(width=None if Console().is_terminal else 140)
     for table in tables:
-        console.print(for_terminal(table) if isinstance(table, PlainTable) else table)
+        console.print(for_terminal(table))
 
 
 def write_markdown(table: PlainTable) -> str:
