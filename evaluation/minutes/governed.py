@@ -267,32 +267,8 @@ def make_governed_cards(record: GovernedRecord) -> list[tuple[str, str, Tone]]:
     ]
 
 
-def list_events(record: GovernedRecord, roles: Roles) -> list[tuple[str, str, str, Tone]]:
-    """(time, title, words, tone) of the whole episode: what a reader in a hurry needs."""
-    events: list[tuple[str, str, str, Tone]] = []
-    for chapter, title in zip(record.chapters, list_titles(record), strict=True):
-        name = f"{title}: {name_proposed(chapter.proposal['option'])}"
-        events.append((say_clock(chapter.answers[0].shown_at_s), name, _say_proposal(chapter.proposal), ""))
-        for answer in chapter.answers:
-            word, tone, who, _, words = say_answer(answer)
-            events.append(
-                (say_clock(answer.answered_at_s), f"{who.capitalize()} reviewer: {word}", words, tone)
-            )
-        if chapter.observation is not None:
-            at = _find_time(record, "observed", chapter.digest)
-            lines = [*list_shocks(chapter), *list_actuals(chapter.observation, roles)]
-            lines += [f"{say_alerts(chapter, roles)}."] if chapter.alerts else []
-            words = " ".join([*lines, say_result(chapter.observation)])
-            what, tone = (
-                ("monitoring raises an alert", "bad") if chapter.alerts else ("every limit holds", "good")
-            )
-            events.append((at, f"Carried out: {what}", words, tone))
-    words, tone = STATUS.get(record.status, (record.status, ""))
-    events.append((_find_time(record, "closed", ""), words, visible(record.error or ""), tone))
-    return events
-
-
-def _say_proposal(proposal: Mapping[str, Any]) -> str:
+def say_proposal(proposal: Mapping[str, Any]) -> str:
+    """Say what a proposal buys, costs and promises, and its risk."""
     words = f"{proposal['decision_type']}, risk {proposal['risk_score']} of {MAX_RISK}"
     if proposal["option"] == NO_OPTION:
         return words
@@ -303,11 +279,10 @@ def _say_proposal(proposal: Mapping[str, Any]) -> str:
     )
 
 
-def _find_time(record: GovernedRecord, kind: str, digest: str) -> str:
-    found = [
-        entry.at_s for entry in record.log if entry.kind == kind and digest in ("", entry.body.get("digest"))
-    ]
-    return say_clock(found[-1] if found else None)
+def find_time(record: GovernedRecord, kind: str, digest: str = "") -> str:
+    """Return when a plan, by default any, had its last entry of this kind in the log."""
+    times = [one.at_s for one in record.log if one.kind == kind and digest in ("", one.body.get("digest"))]
+    return say_clock(times[-1] if times else None)
 
 
 def list_conflicts(record: GovernedRecord, roles: Roles) -> list[tuple[bool, str]]:

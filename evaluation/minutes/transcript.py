@@ -1,12 +1,13 @@
 """A played team episode as people read it, and the same cases as the team of every stage played them."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from evaluation.minutes.words import NOTHING, find_shared_lines, readable, say_titles, visible, wrap_lines
+from evaluation.minutes.words import NOTHING, find_shared_lines, readable, say_titles, visible
 from evaluation.pages import load_template
 from evaluation.scoring.outcomes import TeamOutcome
 from roles.base import AnswerError, parse_answer
@@ -76,7 +77,8 @@ def render_text(played: EpisodeTranscript, *, width: int = 100) -> str:
     """One episode for a terminal, as plain text (no markup)."""
     lines = [f"{played.label or 'episode'} - {played.scenario_key}", "=" * min(width, 60)]
     for title, text in list_sections(played):
-        lines += [title, *("  " + line for line in wrap_lines(text, width - 2)), ""]
+        wrapped = (part for line in text.split("\n") for part in textwrap.wrap(line, width - 2) or [""])
+        lines += [title, *("  " + line for line in wrapped), ""]
     return "\n".join(lines)
 
 

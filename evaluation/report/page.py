@@ -8,7 +8,6 @@ import json
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -39,49 +38,29 @@ class Card(NamedTuple):
     tone: Tone
 
 
-@dataclass(frozen=True, slots=True)
-class _RoleChanges:
-    """The roles' paired changes of one comparison. Example: _RoleChanges({"cto": {...}}).better == ["cto"]"""
+class _RoleChanges(NamedTuple):
+    """The roles' paired changes of one comparison."""
 
-    by_role: Mapping[str, Change]
-
-    @property
-    def better(self) -> list[str]:
-        return [role for role, change in self.by_role.items() if change["low"] > 0]
-
-    @property
-    def worse(self) -> str:
-        return ", ".join(role_title(role) for role, change in self.by_role.items() if change["high"] < 0)
-
-    @property
-    def share(self) -> str:
-        return f"{len(self.better)} of {len(self.by_role)}"
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(change["mean"] for change in self.by_role.values())
-
-    @property
-    def tone(self) -> Tone:
-        return "good" if len(self.better) == len(self.by_role) else "neutral"
-
-    @property
-    def summary(self) -> str:
-        """Example: "1 of 5 roles better, none worse, mean +0.010, lowest Cost, +0.004 [-0.007, +0.015]"."""
-        lowest = min(self.by_role, key=lambda role: self.by_role[role]["mean"])
-        return (
-            f"{self.share} roles better, {self.worse or 'none'} worse, mean {self.mean:+.3f},"
-            f" lowest {role_title(lowest)}, {_said(self.by_role[lowest])}"
-        )
+    share: str  # of the roles that are better: "4 of 5"
+    mean: float
+    tone: Tone
+    summary: str  # "1 of 5 roles better, none worse, mean +0.010, lowest Cost, +0.004 [-0.007, +0.015]"
 
 
 def _role_changes(summary: Summary, name: str) -> _RoleChanges | None:
-    found = {
-        role: section["paired"][name]
-        for role, section in summary["roles"].items()
-        if name in section.get("paired", {})
-    }
-    return _RoleChanges(found) if found else None
+    """Return the changes of one comparison; None where it was not made."""
+    sections = {role: section.get("paired", {}) for role, section in summary["roles"].items()}
+    found: dict[str, Change] = {role: one[name] for role, one in sections.items() if name in one}
+    if not found:
+        return None
+    num_better = sum(change["low"] > 0 for change in found.values())
+    worse = ", ".join(role_title(role) for role, change in found.items() if change["high"] < 0) or "none"
+    mean = statistics.fmean(change["mean"] for change in found.values())
+    lowest = min(found, key=lambda role: found[role]["mean"])
+    share = f"{num_better} of {len(found)}"
+    said = f"{share} roles better, {worse} worse, mean {mean:+.3f}, lowest {role_title(lowest)},"
+    tone: Tone = "good" if num_better == len(found) else "neutral"
+    return _RoleChanges(share, mean, tone, f"{said} {_said(found[lowest])}")
 
 
 def _team_change(summary: Summary, name: str) -> Change | None:

@@ -4,6 +4,7 @@ Every vote is by the book except where a baseline says otherwise.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -30,7 +31,6 @@ from scenarios.team.experts import (
 )
 from scenarios.team.funding import Funding, fund_in_order, list_fundings
 from scenarios.team.offers import CheckedReport, check_report, is_needed, is_vetoed, offers_on
-from scenarios.team.playable import PublicCase
 from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
 from simulator.agents.solo import SoloEpisode
@@ -136,17 +136,16 @@ def decide_richest(scenario: TeamScenario, table: Table, _rng: random.Random) ->
         option: base + sum(offer.worth for offer in offers_on(table, option))
         for option, base in public.base.items()
     }
-    return _spend(public, table, max(totals, key=totals.__getitem__), by_return=False)
+    option = max(totals, key=totals.__getitem__)
+    return _fund(fund_in_order(public, table, option, by_return=False), option)
 
 
 def decide_by_majority(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
     """The option that most seats favour by what each knows alone, then the one of the larger base."""
-    votes = dict.fromkeys(scenario.options, 0)
-    for seat in scenario.seats:
-        votes[favourite_option(scenario, seat)] += 1
-    public = scenario.public
-    option = max(scenario.options, key=lambda letter: (votes[letter], public.base[letter]))
-    return _spend(public, table, option, by_return=True)
+    votes = Counter(favourite_option(scenario, seat) for seat in scenario.seats)
+    base = scenario.public.base
+    option = max(scenario.options, key=lambda letter: (votes[letter], base[letter]))
+    return _fund(fund_in_order(scenario.public, table, option, by_return=True), option)
 
 
 def favourite_option(scenario: TeamScenario, seat: str) -> str:
@@ -156,10 +155,6 @@ def favourite_option(scenario: TeamScenario, seat: str) -> str:
     totals = {letter: case.options[letter].base + worth for letter, worth in worths.items()}
     base = {letter: option.base for letter, option in case.options.items()}
     return max(totals or base, key=(totals or base).__getitem__)
-
-
-def _spend(public: PublicCase, table: Table, option: str, *, by_return: bool) -> Decision:
-    return _fund(fund_in_order(public, table, option, by_return=by_return), option)
 
 
 def play_one_head(scenario: TeamScenario, _rng: random.Random) -> TablePlay:

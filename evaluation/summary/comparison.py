@@ -3,7 +3,6 @@
 Means and changes have intervals over seeds and scenarios (`evaluation/stats/over_seeds.py`).
 """
 
-import json
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -259,8 +258,7 @@ def write_ablation(
     folder: Path, name: str, question: str, rows: Sequence[Mapping[str, Any]], *, command: str
 ) -> None:
     """Write ablation.json and results.md into the folder, each all or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
     data = {"name": name, "question": question, "command": command, "rows": rows}
-    write_atomic(folder / ABLATION_FILE, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    write_document(folder / ABLATION_FILE, data)
     blocks = [write_section(ablation_table(name, rows)), *([question] if question else []), f"`{command}`"]
     write_atomic(folder / MARKDOWN_FILE, "\n\n".join(blocks) + "\n")
