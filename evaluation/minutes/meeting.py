@@ -272,9 +272,7 @@ def make_ballot(
         decision = None
     escalated = decision is not None and decision.escalate
     plan = None if decision is None or escalated else funded_plan(table, decision)
-    spoken = ""
-    if decision is not None:
-        spoken = f"decides for {name_option(case, decision.option)}."
+    spoken = f"decides for {name_option(case, decision.option)}." if decision else ""
     made = []
     for role, said in votes.items():
         right = best_vote(case, role, plan, escalated=escalated) if isinstance(case, TeamScenario) else None

@@ -189,18 +189,11 @@ def load_case(stored: Mapping[str, Any]) -> ChosenCase:
 
 def describe_outcome(outcome: TeamOutcome, *, briefs: Mapping[str, str], label: str) -> EpisodeTranscript:
     """Return the transcript of an evaluated episode."""
+    names = ("reports", "asked", "decision", "votes", "cut_off", "explanation")
+    said = {name: getattr(outcome, name) for name in names}
+    scores = {name: getattr(outcome, name) for name in SCORE_TITLES}
     return EpisodeTranscript(
-        label=label,
-        scenario_key=outcome.key,
-        briefs=briefs,
-        reports=outcome.reports,
-        asked=outcome.asked,
-        decision=outcome.decision,
-        votes=outcome.votes,
-        cut_off=outcome.cut_off,
-        error=None,
-        scores={name: getattr(outcome, name) for name in SCORE_TITLES},
-        explanation=outcome.explanation,
+        label=label, scenario_key=outcome.key, briefs=briefs, error=None, scores=scores, **said
     )
 
 

@@ -6,7 +6,7 @@ Every probe plays sealed cases: whole episodes, a report taken away, a decision 
 import asyncio
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class ForcedVote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSetup:
-    """Sealed cases and who serves the policies. Greedy by default: what changes is then caused by the probe.
+    """Sealed cases and who serves the policies. Greedy: what changes is then caused by the probe.
 
     Example: ProbeSetup(scenarios=cases, engine=engine, chat=chat, weights=weights).play(team, "home")
     """
@@ -64,7 +64,6 @@ class ProbeSetup:
     weights: TeamRewardWeights
     make_game: MakeGame = PlanGame
     max_completion_tokens: int = 1200
-    temperature: float = 0.0
     rounds: int = 1
 
     def play(self, team: Team, label: str) -> list[Episode]:
@@ -73,20 +72,25 @@ class ProbeSetup:
         Raises:
             RuntimeError: an engine failed; what is measured would be of fewer cases.
         """
-        episodes = asyncio.run(
-            play_episodes(
-                self.scenarios,
-                team,
-                self.engine,
-                self.chat,
-                self._sampling(),
-                rounds=self.rounds,
-                concurrency=max(1, len(self.scenarios)),
-                stream=f"diagnose/{label}",
-                make_game=self.make_game,
-            )
+        return self._play(play_episodes, self.scenarios, team, label, rounds=self.rounds)
+
+    def _play(
+        self,
+        play: Callable[..., Coroutine[Any, Any, Sequence[Episode]]],
+        cases: Sequence[Any],
+        team: Team,
+        label: str,
+        **options: Any,
+    ) -> list[Episode]:
+        options |= {"concurrency": max(1, len(cases)), "make_game": self.make_game}
+        played = play(
+            cases, team, self.engine, self.chat, self._sampling, stream=f"diagnose/{label}", **options
         )
-        return _sound(episodes)
+        episodes = list(asyncio.run(played))
+        errors = [episode.error for episode in episodes if episode.error is not None]
+        if errors:
+            raise RuntimeError(f"{len(errors)} of {len(episodes)} episodes failed, the first: {errors[0]}")
+        return episodes
 
     def rewards(self, episodes: Sequence[Episode]) -> list[float]:
         """Team reward of each case's episode."""
@@ -97,21 +101,8 @@ class ProbeSetup:
         """ReconcileGPT's decision on given reports, one set per case; "" stands for no report."""
         pairs = zip(self.scenarios, reports, strict=True)
         sets = [(scenario, unplayed_episode(scenario, of_case)) for scenario, of_case in pairs]
-        episodes = asyncio.run(
-            play_decisions(
-                sets,
-                team,
-                self.engine,
-                self.chat,
-                self._sampling(),
-                num_decisions=1,
-                with_votes=False,
-                concurrency=max(1, len(sets)),
-                stream=f"diagnose/{label}",
-                make_game=self.make_game,
-            )
-        )
-        return list(map(read_episode, self.scenarios, _sound(episodes)))
+        episodes = self._play(play_decisions, sets, team, label, num_decisions=1, with_votes=False)
+        return list(map(read_episode, self.scenarios, episodes))
 
     def values(self, decided: Sequence[ReadEpisode]) -> list[float]:
         """V of one decision per case."""
@@ -127,7 +118,7 @@ class ProbeSetup:
                 team=team,
                 engine=self.engine,
                 chat=self.chat,
-                sampling=self._sampling(),
+                sampling=self._sampling,
                 stream="",
                 max_turns=MAX_TURNS,
                 roles=ROLES,
@@ -151,15 +142,9 @@ class ProbeSetup:
 
         return asyncio.run(ask_all())
 
+    @property
     def _sampling(self) -> Sampling:
-        return Sampling(temperature=self.temperature, max_completion_tokens=self.max_completion_tokens)
-
-
-def _sound(episodes: Sequence[Episode]) -> list[Episode]:
-    errors = [episode.error for episode in episodes if episode.error is not None]
-    if errors:
-        raise RuntimeError(f"{len(errors)} of {len(episodes)} episodes failed, the first: {errors[0]}")
-    return list(episodes)
+        return Sampling(temperature=0.0, max_completion_tokens=self.max_completion_tokens)
 
 
 _OTHER_VOTE = {"accept": "object", "object": "accept"}

@@ -227,7 +227,7 @@ def _within(
 
 def _resampled(sample: Floats, num_bootstrap: int, rng: np.random.Generator) -> Floats:
     """Deviations of resampled means, in blocks that fit in memory."""
-    rows = max(1, 2_000_000 // sample.size)
+    rows = max(1, MAX_CELLS // sample.size)
     blocks = [
         sample[rng.integers(0, sample.size, (min(rows, num_bootstrap - start), sample.size))].mean(axis=1)
         for start in range(0, num_bootstrap, rows)
