@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from unittest import mock
 
-from evaluation.scoring.team_players import check_reports
+from evaluation.scoring.baselines import check_reports
 from scenarios.team import experts
 from scenarios.team.experts import RISING_TENTHS, best_decision, best_report
 from scenarios.team.scenario import TeamScenario, generate

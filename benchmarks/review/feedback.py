@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from emads.commands.review import simulate_labels
-from evaluation.stats.intervals import Interval
-from evaluation.stats.over_seeds import seeded_interval
+from evaluation.stats.intervals import Interval, seeded_interval
 from simulator.export.atomic_files import write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.config.loading import load_config

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from evaluation.audit.text_solvers import solve_from_text, solve_reports_from_text
+from evaluation.audit.text_solvers import list_parts_from_text, read_report_text
 from roles.team import SPECIALISTS
 from scenarios.base import Family, ToolCall
 from scenarios.jobs import from_words
@@ -27,17 +27,24 @@ MISREAD = {**from_words.MISREAD, SEATS: "milestones, caps, standby branches and 
 def solve_seat(family: Family, scenario: Any, misread: bool = False) -> dict[str, Any]:
     """The best part, or ReconcileGPT's best plan, from the texts of a question of the table."""
     if family.role == "reconcile":
-        return dict(solve_reports_from_text(scenario.brief, SPECIALISTS))
+        text = read_report_text(scenario.brief)
+        if text.best is None:
+            return {"option": "none", "fund": [], "escalate": True, "conflicts": []}
+        option, fund = text.best.option, [offer.label for offer in text.best.offers]
+        conflicts = text.list_conflicts(option)
+        return {"option": option, "fund": fund, "escalate": False, "conflicts": conflicts}
     call = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
     described = family.call_tool(scenario, call)
     if misread:
         described = re.sub(r"(Milestone|Cap):\n.*\n", "", described)
         described = re.sub(r" / .*", "", described)
         described = re.sub(r"costs \d+ less", "costs 0 less", described)
-    try:
-        return solve_from_text(family.role, scenario.brief, described)
-    except ValueError:  # as it was misread, no part keeps the limit
+    amount, parts = list_parts_from_text(family.role, scenario.brief, described)
+    kept = (part for part in parts if part.keeps_limit and part.cost <= amount)
+    best = max(kept, key=lambda part: (part.worth, -part.cost), default=None)
+    if best is None:  # as it was misread
         return {"part": [], "cost": 0, "worth": 0}
+    return {"part": list(best.choice), "cost": best.cost, "worth": best.worth}
 
 
 def list_mismatches(name: str, count: int, seed: int, misread: bool = False) -> Iterator[str]:

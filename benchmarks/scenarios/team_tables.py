@@ -17,7 +17,7 @@ from statistics import fmean
 
 from benchmarks.scenarios.company_cases import seat_decides, worth_without
 from emads.cli.options import parse_difficulties
-from evaluation.scoring.team_players import (
+from evaluation.scoring.baselines import (
     Chair,
     TablePlayer,
     check_reports,

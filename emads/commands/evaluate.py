@@ -3,7 +3,7 @@
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
@@ -235,7 +235,7 @@ def summarise(run: Run, plays: Sequence[StagePlays], *, wall_s: float) -> dict[s
         joint_steps=list_joint_steps(run),
         temperature=run.config.evaluation.temperature,
     )
-    cases = [one.as_dict() for one in list_shown_cases(run, plays)]
+    cases = [asdict(one) for one in list_shown_cases(run, plays)]
     return summary | {"alarms": alarms_by_stage(run), "cases": cases}
 
 
@@ -305,7 +305,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
         numbers = {**read_summary(run.path), "seed_comparison": comparison}
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
         gates += [replace(one, name=prefix + one.name) for one in check_gate_rules(rules, numbers)]
-    print_tables([gate_table([one.as_dict() for one in gates])])
+    print_tables([gate_table([asdict(one) for one in gates])])
     missed = [gate.name for gate in gates if not gate.passed]
     print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")
     return GATE_FAILURE if missed else 0

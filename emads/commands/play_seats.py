@@ -11,14 +11,14 @@ from emads.seats import EMBEDDED, SCRIPTED
 from emads.seats.players import ApiOptions, RunPlayer, Seats
 from emads.team import Team, load_team
 from evaluation.probes.diagnostics import (
+    ProbeSetup,
+    adversary_team,
     describe_diagnostics,
-    find_faults,
     probe_team,
     replace_roles,
     swap_matrix,
     write_diagnostics,
 )
-from evaluation.probes.probe_setup import ProbeSetup, adversary_team
 from evaluation.summary.run_tables import diagnostic_tables
 from evaluation.summary.tables import print_tables
 from roles.team import TEAM_ROLES
@@ -154,7 +154,7 @@ def _probe(
     probe = probe_team(setup, _name_team(home))
     replaced = replace_roles(setup, _name_team(home), {label: _name_team(label) for label in replacing})
     swaps = swap_matrix(setup, {label: _name_team(label) for label in mixed})
-    diagnostics = describe_diagnostics(home, probe, find_faults(probe), swaps, replaced, len(scenarios))
+    diagnostics = describe_diagnostics(home, probe, swaps, replaced, len(scenarios))
     folder.mkdir(parents=True, exist_ok=True)
     written = write_diagnostics(folder, diagnostics)
     print_tables(diagnostic_tables(diagnostics))

@@ -15,11 +15,12 @@ from emads.seats import EMBEDDED, SCRIPTED, STOPPED
 from emads.seats.person import TerminalReviewer
 from emads.seats.players import ApiOptions, RunPlayer, Seats
 from emads.team import Team, load_team
-from evaluation.minutes.governed import PlannedCourse, plan_course, render_governed
+from evaluation.minutes.governed import PlannedCourse, plan_course
 from evaluation.minutes.live_view import live_view
 from evaluation.minutes.minutes import (
     NOT_SCORED,
     minutes_file,
+    render_governed,
     render_minutes,
     write_index,
 )

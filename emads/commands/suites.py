@@ -10,9 +10,13 @@ from emads.seats.players import ApiOptions, Seats
 from emads.team import OpenTeam, Team, load_team
 from evaluation.scoring.external_tasks import (
     FAMILY,
+    ROUNDS,
     SOLVERS,
+    TableSuite,
+    open_table_suite,
     read_suite,
     read_task_folder,
+    sum_up_suite,
     sum_up_tasks,
 )
 from evaluation.scoring.outcomes import (
@@ -22,7 +26,6 @@ from evaluation.scoring.outcomes import (
     complete_files,
     describe_solo,
 )
-from evaluation.scoring.table_suites import ROUNDS, TableSuite, open_table_suite, sum_up_suite
 from evaluation.summary.tables import PlainTable, print_tables, role_title, short
 from roles.errors import InfrastructureError
 from roles.team import RECONCILER

@@ -5,11 +5,14 @@ Nothing here shares code with `roles.base.parse_answer`, so that a fault of the 
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from statistics import fmean
 from typing import Any, Literal, assert_never
 
-from scenarios.base import Family, Scenario, Verdict
+from scenarios.base import Family, Scenario, Split, Verdict
 
 Kind = Literal["id", "set", "number", "boolean", "entries", "map", "text", "texts"]
 WORDS: tuple[Kind, ...] = ("text", "texts")  # free words, which no verdict reads and no answer needs
@@ -105,7 +108,6 @@ class AuditRow:
 class Tier:
     """Size of each probe. Counts are per family."""
 
-    name: str
     hostile_outputs: int  # V1
     rewrites: int  # V2
     hack_cases: int  # V3, per difficulty and seed
@@ -338,15 +340,99 @@ def audit_score(subject: Subject, scenario: Scenario, text: str) -> float:
     return 0.0 if answer is None else subject.score(scenario, answer)
 
 
-def weigh_choice(worth: float, open_worths: Sequence[float]) -> float:
-    """1 for the greatest of the worths that can be had, falling to 0 at their mean and below."""
-    best, mean = max(open_worths), sum(open_worths) / len(open_worths)
-    return 1.0 if worth == best else max(0.0, (worth - mean) / (best - mean))
+NUM_DRAWN_STARTS = 30  # random answers among which the search for the best constant starts
+MOST_SWEEPS = 4
+NUM_LIKELY_NUMBERS = 4  # of a number field: its most common true values
 
 
-def combine_score(choice: float, stated: Sequence[bool]) -> float:
-    """0.8 choice + 0.2 share of right figures; exactly 1 where both are.
+class CaseSample:
+    """One audit's view of a subject: train cases to learn from, validation cases to be judged on."""
 
-    Example: combine_score(1.0, [True, False]) == 0.9
-    """
-    return (8 * choice + 2 * sum(stated) / len(stated)) / 10
+    def __init__(self, subject: Subject, seed: int, constant_cases: int) -> None:
+        self.subject = subject
+        self.seed = seed
+        self.constant_cases = constant_cases
+        self.name = subject.family.name
+        self._drawn: dict[tuple[str, int, int], list[Scenario]] = {}
+        # by difficulty: the right answers of the train cases, field by field the most common one, and the
+        # answer that earns most when every train case gets it
+        self.list_golds = cache(self._list_golds)
+        self.majority = cache(self._find_majority)
+        self.best_constant = cache(self._search_constant)
+
+    def draw(self, split: Split, difficulty: int, count: int, seed: int | None = None) -> list[Scenario]:
+        """Return the first `count` cases of a stream; kept for the next call."""
+        seed = self.seed if seed is None else seed
+        kept = self._drawn.setdefault((split, difficulty, seed), [])
+        for index in range(len(kept), count):
+            kept.append(self.subject.family.generate(split, seed, index, difficulty))
+        return kept[:count]
+
+    def draw_attacks(
+        self, count: int, difficulties: Sequence[int], what: str, attacks_per_case: int = 1
+    ) -> list[Attack]:
+        """Attacks on validation cases of these difficulties in turn; `what` names their stream of chance."""
+        attacks = []
+        for number in range(count):
+            turn, place = divmod(number // attacks_per_case, len(difficulties))
+            *_, scenario, other = self.draw("validation", difficulties[place], turn + 2)
+            attacks.append(self.prepare(scenario, other, f"{what}/{number}"))
+        return attacks
+
+    def prepare(self, scenario: Scenario, other: Scenario, what: str) -> Attack:
+        """Return an attack on the scenario by somebody who knows its gold and another case's."""
+        solve = self.subject.family.solve
+        return Attack(
+            subject=self.subject,
+            scenario=scenario,
+            gold=solve(scenario),
+            other=solve(other),
+            rng=random.Random(f"audit/{what}/{self.seed}/{scenario.key}"),
+        )
+
+    def _list_golds(self, difficulty: int) -> list[Answer]:
+        cases = self.draw("train", difficulty, self.constant_cases)
+        return [self.subject.family.solve(case) for case in cases]
+
+    def _find_majority(self, difficulty: int) -> Answer:
+        golds = self.list_golds(difficulty)
+        texts = {name: Counter(json.dumps(gold[name]) for gold in golds) for name in self.subject.fields}
+        return {name: json.loads(counts.most_common(1)[0][0]) for name, counts in texts.items()}
+
+    def _search_constant(self, difficulty: int) -> Answer:
+        """Coordinate ascent from several starts."""
+        cases = self.draw("train", difficulty, self.constant_cases)
+        rng = random.Random(f"audit/constant/{self.seed}/{difficulty}")
+        baseline: Answer = json.loads(self.subject.family.baselines["constant"](cases[0], rng))
+        majority = self.majority(difficulty)
+        drawn = [draw_answer(self.subject, cases[0], rng) for _ in range(NUM_DRAWN_STARTS)]
+        starts = [baseline, max(drawn, key=lambda answer: self._mean_reward(answer, cases))]
+        if has_form(self.subject, cases[0], majority):
+            starts.append(majority)
+        golds = self.list_golds(difficulty)
+        likely = {
+            name: [
+                number for number, _ in Counter(gold[name] for gold in golds).most_common(NUM_LIKELY_NUMBERS)
+            ]
+            for name, field in self.subject.fields.items()
+            if field.kind == "number"
+        }
+        climbed = [self._climb(start, cases, likely) for start in starts]
+        return max(climbed, key=lambda found: found[1])[0]
+
+    def _climb(
+        self, answer: Answer, cases: Sequence[Scenario], likely: dict[str, list[int]]
+    ) -> tuple[Answer, float]:
+        reward = self._mean_reward(answer, cases)
+        for _ in range(MOST_SWEEPS):
+            steps = list(step_away(self.subject, cases[0], answer, lambda name, _: likely[name]))
+            rewards = [self._mean_reward(step, cases) for step in steps]
+            if max(rewards, default=0.0) <= reward:
+                break
+            reward = max(rewards)
+            answer = steps[rewards.index(reward)]
+        return answer, reward
+
+    def _mean_reward(self, answer: Answer, cases: Sequence[Scenario]) -> float:
+        text = json.dumps(answer)
+        return fmean(self.subject.family.verify(case, text).reward for case in cases)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
 from evaluation.audit.answers import Answer, FieldSpec, Subject
 from evaluation.audit.text_solvers import PricedPart
-from evaluation.scoring.team_players import decide_at_random, decide_richest, play_optimum
+from evaluation.scoring.baselines import decide_at_random, decide_richest, play_optimum
 from roles.base import AnswerError
 from roles.team import NO_OPTION, RECONCILER, Decision
 from scenarios.base import Family, Scenario, Split, Step, ToolCall, ToolError, Verdict, rejected
@@ -31,7 +31,6 @@ from scenarios.team.value import decision_value
 NAME = "team"
 NUM_OFFERS = 2  # per option and seat, at most
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -43,15 +42,9 @@ class TableScenario(Scenario):
     table: Table
 
 
-def _on_table(use: Callable[Concatenate[TableScenario, P], T]) -> Callable[Concatenate[Scenario, P], T]:
-    """Return the function for scenarios that this family made."""
-
-    def use_scenario(scenario: Scenario, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if not isinstance(scenario, TableScenario):
-            raise TypeError(f"{scenario.key} has no table")
-        return use(scenario, *args, **kwargs)
-
-    return use_scenario
+def _on_table(use: Callable[..., T]) -> Callable[..., T]:
+    """Return the function as one of any scenario: this family is given none but those that it made."""
+    return use
 
 
 @lru_cache(maxsize=1024)

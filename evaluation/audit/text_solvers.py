@@ -4,17 +4,167 @@ A second implementation of the rules as the system message states them, in fract
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from functools import lru_cache
+from itertools import combinations, pairwise
 from math import floor
 from typing import Any
 
-from evaluation.audit.brief_facts import read_facts
+from roles.team import SPECIALISTS
+from scenarios.team.funding import Funding
+from scenarios.team.offers import TabledOffer
+from simulator.agents.table_reading import read_table
+
+_AT_LEAST = (
+    r"at least|no less than|not less than|minimum|or more|or higher|not below|not fall below|never below"
+)
+_AT_MOST = (
+    r"at most|no more than|not more than|maximum|or less|up to|not exceed|not above|capped|ceiling|limit of"
+)
+_UNDER = r"\bunder\b|\bbelow\b|\bbeneath\b|less than"
+_OVER = r"\bover\b|\babove\b|\bbeyond\b|more than"
+_LATEST = r"at the latest|no later than|not later than|\bby day\b|or earlier|or sooner|not after"
+_QUANTITY = re.compile(
+    r"\bday (?P<day>\d+)\b|(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>k\$|ms\b|%|points?\b|days?\b|tiers?\b)?"
+)
+_SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n")
+_NAME = re.compile(r"<(\d+)>")
+
+
+class UnreadableBriefError(ValueError):
+    """A brief whose facts cannot be read with certainty; the message quotes what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A sentence that states figures: names of the figures by unit, smallest first, and words it must hold.
+
+    Example: Rule({"%": ("availability",)}, (_AT_LEAST,))
+    """
+
+    figures: Mapping[str, tuple[str, ...]]
+    words: tuple[str, ...]
+    without: str = "(?!)"  # what it must not hold; default: never found
+
+    def fits(self, sentence: str, quantities: Mapping[str, Sequence[Fraction]]) -> bool:
+        units = {unit: len(names) for unit, names in self.figures.items()}
+        return (
+            units == {unit: len(values) for unit, values in quantities.items()}
+            and all(re.search(words, sentence, re.IGNORECASE) for words in self.words)
+            and not re.search(self.without, sentence, re.IGNORECASE)
+        )
+
+
+_AMOUNT = Rule({"k$": ("amount",)}, (_AT_MOST, r"\boption\b"), without=r"\bloss")
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    "cto": (
+        _AMOUNT,
+        Rule({"ms": ("latency_unit", "latency_reference"), "k$": ("latency_step",)}, ("latency", _UNDER)),
+        Rule({"%": ("availability_unit", "base"), "k$": ("availability_step",)}, ("availab", _OVER)),
+        Rule({"%": ("availability",)}, ("availab", _AT_LEAST), without=_AT_MOST),
+    ),
+    "coo": (
+        _AMOUNT,
+        Rule({"k$": ("day",)}, (r"\bday\b", r"earlier|sooner|ahead")),
+        Rule({"day": ("deadline",)}, (_LATEST,)),
+    ),
+    "risk": (
+        _AMOUNT,
+        Rule({"k$": ("avoided_loss",)}, (r"\bloss", r"avoid|prevent|avert"), without=_AT_MOST),
+        Rule({"k$": ("expected_loss",)}, (r"\bloss", _AT_MOST), without=rf"{_AT_LEAST}|avoid|prevent|avert"),
+    ),
+    "cost": (
+        _AMOUNT,
+        Rule({"k$": ("saved",)}, (r"\bsaved?\b|\bsaving",), without=_AT_MOST),
+        Rule({"point": ("ceiling",), "k$": ("point",)}, ("quality", _AT_MOST), without=_AT_LEAST),
+        Rule({"point": ("quality",)}, ("quality", _AT_LEAST), without=_AT_MOST),
+        Rule({"tier": ("bundle_tiers",), "": ("bundle_off",)}, (_AT_LEAST, r"\bless\b|cheaper|\boff\b")),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BriefFacts:
+    """All that a brief states.
+
+    Example: read_facts("risk", brief, ["metal detector"]).figures["amount"] == 17
+    """
+
+    option: str
+    figures: Mapping[str, Fraction]  # by the names of the seat's RULES
+    costs: Mapping[str, Fraction]  # of what can be bought, in k$
+
+
+def read_facts(seat: str, text: str, names: Sequence[str]) -> BriefFacts:
+    """The facts of a brief to a seat; `names` are those of what can be bought.
+
+    Raises:
+        UnreadableBriefError: something is missing, stated twice, or cannot be read with certainty.
+    """
+    options = set(re.findall(r"\boption ([A-Z])\b", text, re.IGNORECASE))
+    if len(options) != 1:
+        raise UnreadableBriefError(f"options named: {', '.join(sorted(options)) or 'none'}")
+    figures: dict[str, Fraction] = {}
+    costs: dict[str, Fraction] = {}
+    for sentence in _SENTENCE.split(_mask_names(text, names)):
+        if _NAME.search(sentence):
+            _add(costs, [(names[number], cost) for number, cost in _read_costs(sentence)])
+        else:
+            _add(figures, _read_rule(RULES[seat], sentence))
+    wanted = {name for rule in RULES[seat] for own in rule.figures.values() for name in own}
+    lacking = sorted((wanted - set(figures)) | (set(names) - set(costs)))
+    if lacking:
+        raise UnreadableBriefError(f"not stated: {', '.join(lacking)}")
+    return BriefFacts(option=options.pop().upper(), figures=figures, costs=costs)
+
+
+def _add(known: dict[str, Fraction], stated: Iterable[tuple[str, Fraction]]) -> None:
+    for name, value in stated:
+        if name in known:
+            raise UnreadableBriefError(f"{name} is stated twice")
+        known[name] = value
+
+
+def _mask_names(text: str, names: Sequence[str]) -> str:
+    """The text with every name as its number in angle brackets; longer names first."""
+    for number, name in sorted(enumerate(names), key=lambda item: -len(item[1])):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"<{number}>", text, flags=re.IGNORECASE)
+    return text
+
+
+def _read_costs(sentence: str) -> list[tuple[int, Fraction]]:
+    """Numbers of names with their costs, where the two alternate in the sentence; [] without costs."""
+    tokens = re.findall(r"<\d+>|\d+(?:\.\d+)?", sentence)
+    names = [int(token[1:-1]) for token in tokens if token[0] == "<"]
+    costs = [Fraction(token) for token in tokens if token[0] != "<"]
+    if not costs:
+        return []
+    kinds = [token[0] == "<" for token in tokens]
+    if len(names) != len(costs) or any(one == other for one, other in pairwise(kinds)):
+        raise UnreadableBriefError(f"costs in {sentence[:80]!r}")
+    return list(zip(names, costs, strict=True))
+
+
+def _read_rule(rules: Sequence[Rule], sentence: str) -> Iterator[tuple[str, Fraction]]:
+    """The figures of the one rule that the sentence states; none of a sentence without figures."""
+    quantities: dict[str, list[Fraction]] = {}
+    for found in _QUANTITY.finditer(sentence):
+        unit = "day" if found["day"] else (found["unit"] or "").removesuffix("s")
+        unit = "ms" if unit == "m" else unit
+        quantities.setdefault(unit, []).append(Fraction(found["day"] or found["number"]))
+    if not quantities:
+        return
+    fitting = [rule for rule in rules if rule.fits(sentence, quantities)]
+    if len(fitting) != 1:
+        raise UnreadableBriefError(f"figures in {sentence[:80]!r}")
+    for unit, names in fitting[0].figures.items():
+        yield from zip(names, sorted(quantities[unit]), strict=True)
+
 
 Names = tuple[str, ...]
-Terms = Mapping[str, Fraction]  # figures of the brief, see brief_facts
+Terms = Mapping[str, Fraction]  # figures of the brief, see read_facts
 Measure = Callable[[Names], tuple[int, int, bool]]  # names -> (cost, value, whether the limit holds)
 
 
@@ -26,16 +176,6 @@ class PricedPart:
     cost: int
     worth: int
     keeps_limit: bool
-
-
-def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
-    """The best part by the texts."""
-    amount, parts = list_parts_from_text(seat, brief, description)
-    best = max(
-        (part for part in parts if part.keeps_limit and part.cost <= amount),
-        key=lambda part: (part.worth, -part.cost),
-    )
-    return {"part": list(best.choice), "cost": best.cost, "worth": best.worth}
 
 
 def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, list[PricedPart]]:
@@ -220,51 +360,25 @@ READERS: dict[str, Callable[[Terms, str], tuple[Measure, dict[str, str]]]] = {
 }
 
 
-_OPTION = re.compile(r"Option ([A-Z]): .+\. Worth (-?\d+) k\$ [a-z ]+\.")
-_OFFER = re.compile(r"- \[(\w+)\] .+: cost (\d+) k\$, worth (-?\d+) k\$\.( Needed)?")
-_CLOSED = ("vetoes it", "it cannot be run")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOffer:
-    """An offer as the text states it. Example: ReadOffer(9, 14, False)"""
-
-    cost: int
-    worth: int
-    is_needed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """A plan that can be run. Example: ReadPlan("B", ("cto", "risk"), 38, 71)"""
-
-    option: str
-    fund: tuple[str, ...]
-    cost: int
-    worth: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportText:
-    """Facts that the text states. Example: read_report_text(scenario.brief, SPECIALISTS).best.option"""
+    """Facts that the text states. Example: read_report_text(scenario.brief).best.option"""
 
-    seats: tuple[str, ...]
     values: Mapping[str, int]  # option -> k$ before any spending
-    offers: Mapping[str, Mapping[str, ReadOffer]]  # option -> label -> offer
-    plans: tuple[ReadPlan, ...]  # all that can be run
+    offers: Mapping[str, Mapping[str, TabledOffer]]  # option -> seat -> offer
+    plans: tuple[Funding, ...]  # all that can be run
 
     @property
-    def best(self) -> ReadPlan | None:
+    def best(self) -> Funding | None:
         """The plan of the greatest worth, of equal worth the cheaper; None where none can be run."""
         return max(self.plans, key=lambda plan: (plan.worth, -plan.cost), default=None)
 
     def list_conflicts(self, option: str) -> list[str]:
         """The seats to whom another option is worth more than this one."""
         conflicts = []
-        for seat in self.seats:
-            own = {letter: self.offers[letter].get(seat) for letter in self.values}
+        for seat in SPECIALISTS:
             totals = {
-                letter: value + max(0, offer.worth if (offer := own[letter]) else 0)
+                letter: value + (max(0, own[seat].worth) if seat in (own := self.offers[letter]) else 0)
                 for letter, value in self.values.items()
             }
             if totals[option] < max(totals.values()):
@@ -272,53 +386,22 @@ class ReportText:
         return conflicts
 
 
-def read_report_text(brief: str, seats: tuple[str, ...]) -> ReportText:
-    """The text as figures; `seats` are the names that labels stand for."""
-    found = re.search(r"Budget: (\d+) k\$", brief)
-    assert found, brief
-    budget = int(found.group(1))
-    values: dict[str, int] = {}
-    offers: dict[str, dict[str, ReadOffer]] = {}
-    closed = set()
-    letter = ""
-    for line in brief.splitlines():
-        if found := _OPTION.fullmatch(line):
-            letter = found.group(1)
-            values[letter], offers[letter] = int(found.group(2)), {}
-        elif found := _OFFER.match(line):
-            label, cost, worth, needed = found.groups()
-            offers[letter][label] = ReadOffer(int(cost), int(worth), bool(needed))
-        elif line.startswith("- ") and any(words in line for words in _CLOSED):
-            closed.add(letter)
-    plans = [
-        plan
-        for option, value in values.items()
-        if option not in closed
-        for plan in _list_plans(option, value, offers[option])
-        if plan.cost <= budget
-    ]
-    return ReportText(seats=seats, values=values, offers=offers, plans=tuple(plans))
-
-
-def _list_plans(option: str, value: int, offers: Mapping[str, ReadOffer]) -> list[ReadPlan]:
-    needed = {label for label, offer in offers.items() if offer.is_needed}
-    return [
-        ReadPlan(
-            option,
-            fund,
-            sum(offers[label].cost for label in fund),
-            value + sum(offers[label].worth for label in fund),
-        )
-        for count in range(len(offers) + 1)
-        for fund in combinations(offers, count)
-        if needed <= set(fund)
-    ]
-
-
-def solve_reports_from_text(brief: str, seats: tuple[str, ...]) -> dict[str, Any]:
-    """The best decision by the text."""
-    text = read_report_text(brief, seats)
-    if text.best is None:
-        return {"option": "none", "fund": [], "escalate": True, "conflicts": []}
-    option, fund = text.best.option, list(text.best.fund)
-    return {"option": option, "fund": fund, "escalate": False, "conflicts": text.list_conflicts(option)}
+@lru_cache(maxsize=512)
+def read_report_text(brief: str) -> ReportText:
+    """The text as figures; each seat offers one part on an option at most."""
+    read = read_table(brief)
+    tabled = [offer for report in read.reports.values() for offer in report.offers]
+    offers = {
+        option: {offer.seat: offer for offer in tabled if offer.option == option}
+        for option in read.public.options
+    }
+    vetoed = {option for report in read.reports.values() for option in report.veto}
+    plans = []
+    for option, base in read.public.base.items():
+        needed = {seat for seat, report in read.reports.items() if option in report.needs}
+        for count in range(len(offers[option]) + 1) if option not in vetoed else ():
+            for fund in combinations(offers[option].values(), count):
+                cost, worth = sum(offer.cost for offer in fund), sum(offer.worth for offer in fund)
+                if needed <= {offer.seat for offer in fund} and cost <= read.public.budget:
+                    plans.append(Funding(option, fund, cost, base + worth))
+    return ReportText(values=read.public.base, offers=offers, plans=tuple(plans))

@@ -1,6 +1,6 @@
 """A governed episode in words: plans, rulings, events, log and what the plans were truly worth.
 
-For the page its rows are dicts that the template reads; `render_governed` is its text for the terminal.
+The templates of the page and of the terminal's text call these functions on the record.
 """
 
 from collections import Counter
@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from evaluation.minutes.meeting import Roles, Shown, list_asked, list_seat_rows, make_ballot
+from evaluation.minutes.meeting import Roles, Shown
 from evaluation.minutes.words import Tone, join_words, say_conflict, say_titles, visible
-from evaluation.pages import load_template
-from roles.registry import ROLES
 from roles.team import NO_OPTION
 from scenarios.company.optimum import plan_parts, plan_worth
 from scenarios.execution.situation import look_back
@@ -25,7 +23,7 @@ from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
 from simulator.governance.proposal import Proposal
 from simulator.governance.record import Chapter, GateAnswer, GovernedRecord
 from simulator.governance.resolution import MAX_RISK
-from simulator.reading import ReadEpisode, read_episode
+from simulator.reading import read_episode
 
 MAX_KPI_SCALE = 400  # percent; a KPI above it fills its bar and is marked
 RULINGS: Mapping[str, tuple[str, Tone]] = {
@@ -67,7 +65,7 @@ def name_proposed(option: str) -> str:
     return "hand the case over" if option == NO_OPTION else f"option {visible(option)}"
 
 
-def _find_meaning(case: PlayableCase, option: str) -> str:
+def find_meaning(case: PlayableCase, option: str) -> str:
     """Return the words that an option stands for; "" for none."""
     known = case.public.options.get(option)
     return visible(known.name) if known else ""
@@ -162,7 +160,7 @@ def say_entry(kind: str, body: Mapping[str, Any]) -> str:
     )
 
 
-def _say_alerts(chapter: Chapter, roles: Roles) -> str:
+def say_alerts(chapter: Chapter, roles: Roles) -> str:
     """Return which seats raised the alert, with their figures: "COO at 92 % of its limit, 10 k$ lost"."""
     lost = (chapter.observation or {}).get("lost", {})
     return join_words(
@@ -174,7 +172,7 @@ def _say_alerts(chapter: Chapter, roles: Roles) -> str:
     )
 
 
-def _list_actuals(told: Mapping[str, Any] | None, roles: Roles) -> list[str]:
+def list_actuals(told: Mapping[str, Any] | None, roles: Roles) -> list[str]:
     """Upgrades that brought less than was stated, one sentence each."""
     return [
         visible(
@@ -186,7 +184,7 @@ def _list_actuals(told: Mapping[str, Any] | None, roles: Roles) -> list[str]:
     ]
 
 
-def _say_result(told: Mapping[str, Any] | None) -> str:
+def say_result(told: Mapping[str, Any] | None) -> str:
     """Return what a plan promised, what is in place, what money is left; "" where nothing was observed."""
     if told is None:
         return ""
@@ -196,8 +194,9 @@ def _say_result(told: Mapping[str, Any] | None) -> str:
     )
 
 
-def _list_shocks(chapter: Chapter | None) -> list[str]:
-    told = chapter.observation if chapter else None
+def list_shocks(chapter: Chapter) -> list[str]:
+    """Return what struck while the plan was carried out."""
+    told = chapter.observation
     return [visible(shock) for shock in told["shocks"]] if told else []
 
 
@@ -215,20 +214,23 @@ def list_titles(record: GovernedRecord) -> list[str]:
     return titles
 
 
+def _list_committed(record: GovernedRecord) -> list[str]:
+    return [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
+
+
 def find_final_option(record: GovernedRecord) -> str | None:
     """Return the option that was committed last."""
-    committed = [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
-    return committed[-1] if committed else None
+    return next(reversed(_list_committed(record)), None)
 
 
 def say_decision(record: GovernedRecord, case: PlayableCase) -> str:
     """Say the decision in force in one sentence."""
-    committed = [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
+    committed = _list_committed(record)
     if not committed:
         return "Nothing was approved."
     if committed[-1] == NO_OPTION:
         return "The reviewer takes the case over."
-    meaning = _find_meaning(case, committed[-1])
+    meaning = find_meaning(case, committed[-1])
     bought = visible(join_words(_list_bought(record.chapters))) or "nothing bought"
     tried = [option for option in dict.fromkeys(committed[:-1]) if option != committed[-1]]
     before = f", after {join_words(tried)} did not hold" if tried else ""
@@ -265,32 +267,8 @@ def make_governed_cards(record: GovernedRecord) -> list[tuple[str, str, Tone]]:
     ]
 
 
-def list_events(record: GovernedRecord, roles: Roles) -> list[tuple[str, str, str, Tone]]:
-    """(time, title, words, tone) of the whole episode: what a reader in a hurry needs."""
-    events: list[tuple[str, str, str, Tone]] = []
-    for chapter, title in zip(record.chapters, list_titles(record), strict=True):
-        name = f"{title}: {name_proposed(chapter.proposal['option'])}"
-        events.append((say_clock(chapter.answers[0].shown_at_s), name, _say_proposal(chapter.proposal), ""))
-        for answer in chapter.answers:
-            word, tone, who, _, words = say_answer(answer)
-            events.append(
-                (say_clock(answer.answered_at_s), f"{who.capitalize()} reviewer: {word}", words, tone)
-            )
-        if chapter.observation is not None:
-            at = _find_time(record, "observed", chapter.digest)
-            lines = [*_list_shocks(chapter), *_list_actuals(chapter.observation, roles)]
-            lines += [f"{_say_alerts(chapter, roles)}."] if chapter.alerts else []
-            words = " ".join([*lines, _say_result(chapter.observation)])
-            what, tone = (
-                ("monitoring raises an alert", "bad") if chapter.alerts else ("every limit holds", "good")
-            )
-            events.append((at, f"Carried out: {what}", words, tone))
-    words, tone = STATUS.get(record.status, (record.status, ""))
-    events.append((_find_time(record, "closed", ""), words, visible(record.error or ""), tone))
-    return events
-
-
-def _say_proposal(proposal: Mapping[str, Any]) -> str:
+def say_proposal(proposal: Mapping[str, Any]) -> str:
+    """Say what a proposal buys, costs and promises, and its risk."""
     words = f"{proposal['decision_type']}, risk {proposal['risk_score']} of {MAX_RISK}"
     if proposal["option"] == NO_OPTION:
         return words
@@ -301,11 +279,10 @@ def _say_proposal(proposal: Mapping[str, Any]) -> str:
     )
 
 
-def _find_time(record: GovernedRecord, kind: str, digest: str) -> str:
-    found = [
-        entry.at_s for entry in record.log if entry.kind == kind and digest in ("", entry.body.get("digest"))
-    ]
-    return say_clock(found[-1] if found else None)
+def find_time(record: GovernedRecord, kind: str, digest: str = "") -> str:
+    """Return when a plan, by default any, had its last entry of this kind in the log."""
+    times = [one.at_s for one in record.log if one.kind == kind and digest in ("", one.body.get("digest"))]
+    return say_clock(times[-1] if times else None)
 
 
 def list_conflicts(record: GovernedRecord, roles: Roles) -> list[tuple[bool, str]]:
@@ -374,10 +351,12 @@ def _say_hindsight(outcomes: SimulatedOutcomes) -> str:
     )
 
 
-def _read_chapters(record: GovernedRecord, cases: Sequence[PlayableCase]) -> Iterator[ReadEpisode]:
-    """Read reports, last draft and votes of every chapter against the case that it was planned on."""
+def list_plans(record: GovernedRecord, course: PlannedCourse) -> Iterator[Shown]:
+    """Yield every proposal with its case, reports, last draft and votes read against that, and the truth."""
     reports: dict[str, str] = {}
-    for case, chapter in zip(cases, record.chapters, strict=True):
+    before = None
+    titles = list_titles(record)
+    for chapter, title, case, truth in zip(record.chapters, titles, course.cases, course.truths, strict=True):
         reports |= chapter.reports
         draft = chapter.drafts[-1] if chapter.drafts else None
         asked = tuple(question for one in chapter.drafts for question in one.asked)
@@ -385,73 +364,26 @@ def _read_chapters(record: GovernedRecord, cases: Sequence[PlayableCase]) -> Ite
         played = replace(
             record.episode, reports=dict(reports), asked=asked, decision=decision, votes=dict(votes)
         )
-        yield read_episode(case, played)
-
-
-def make_plan_chapters(record: GovernedRecord, course: PlannedCourse, roles: Roles) -> list[Shown]:
-    """Return all chapters of the page in order, each a proposal from its first draft to what came of it."""
-    made: list[Shown] = []
-    before = None
-    read = _read_chapters(record, course.cases)
-    chapters = zip(record.chapters, list_titles(record), course.cases, read, course.truths, strict=True)
-    for chapter, title, case, episode, truth in chapters:
-        made.append(
-            _make_plan_chapter(chapter, before, case, episode, roles)
-            | {"title": title, "truth": truth, "anchor": f"plan-{len(made) + 1}"}
-        )
+        yield {
+            "chapter": chapter,
+            "before": before,
+            "title": title,
+            "case": case,
+            "read": read_episode(case, played),
+            "asked": asked,
+            "meanings": {letter: facts.name for letter, facts in case.public.options.items()},
+            "truth": truth,
+        }
         before = chapter
-    return made
 
 
-def _make_plan_chapter(
-    chapter: Chapter,
-    before: Chapter | None,
-    case: PlayableCase,
-    read: ReadEpisode,
-    roles: Roles,
-) -> Shown:
-    proposal, option, is_replan = chapter.proposal, chapter.proposal["option"], chapter.attempt > 0
-    ending, tone = _say_ending(chapter)
-    again = [seat for seat in case.seats if seat in chapter.reports]
-    names = {letter: facts.name for letter, facts in case.public.options.items()}
-    return {
-        "opening": _say_opening(before, roles),  # why there is a new proposal; "" for the first
-        "news": _list_news(before),  # what execution revealed before it
-        "again": say_titles(again, roles) if is_replan else "",
-        # all offers it was made from; none for the first plan, which the page shows
-        "table": list_seat_rows(case, read.table, read.plan, roles) if is_replan else [],
-        "letters": case.options,
-        "asked": [
-            one for draft in chapter.drafts for one in list_asked(case, draft.asked, roles) if is_replan
-        ],
-        "ballots": [
-            make_ballot(case, read.table, one.message, one.text, one.votes, roles) for one in chapter.drafts
-        ],
-        "option": "" if option == NO_OPTION else visible(option),
-        "meaning": _find_meaning(case, option),
-        "money": say_money(proposal),
-        "kind": proposal["decision_type"],
-        "risk": proposal["risk_score"],
-        "conditions": [say_condition(one, list(case.seats), roles) for one in proposal["conditions"]],
-        "options": list(list_option_lines(proposal, names, roles)),
-        "duties": say_duties(proposal, roles),
-        "digest": chapter.digest,
-        "answers": [say_answer(answer) for answer in chapter.answers],
-        "chapter": chapter,
-        "shocks": _list_shocks(chapter),
-        "actuals": _list_actuals(chapter.observation, roles),
-        "result": _say_result(chapter.observation),
-        "ending": ending,
-        "tone": tone,
-    }
-
-
-def _say_opening(before: Chapter | None, roles: Roles) -> str:
+def say_opening(before: Chapter | None, roles: Roles) -> str:
+    """Say why there is a new proposal; "" for the first."""
     if before is None:
         return ""
     option = before.proposal["option"]
     if before.alerts and before.observation is not None:
-        return f"Monitoring raised an alert on option {visible(option)}: {_say_alerts(before, roles)}."
+        return f"Monitoring raised an alert on option {visible(option)}: {say_alerts(before, roles)}."
     last = before.answers[-1]
     if last.ruling == "reject":
         out = "" if option == NO_OPTION else f" Option {visible(option)} is out."
@@ -459,13 +391,12 @@ def _say_opening(before: Chapter | None, roles: Roles) -> str:
     return "The reviewer put another option in place of the team's." if last.ruling == "edit" else ""
 
 
-def _list_news(before: Chapter | None) -> list[str]:
-    """Return what everybody knows before a re-plan."""
-    told = before.observation if before and before.alerts else None
-    if told is None:
+def list_news(before: Chapter | None) -> list[str]:
+    """Return what execution revealed before a re-plan."""
+    if before is None or not before.alerts or (told := before.observation) is None:
         return []
     spent = f"{told['cost']} k$ are spent and what they bought stays; {told['left']} k$ are left."
-    return [*_list_shocks(before), spent]
+    return [*list_shocks(before), spent]
 
 
 def measure_kpi_scale(record: GovernedRecord) -> int:
@@ -474,7 +405,8 @@ def measure_kpi_scale(record: GovernedRecord) -> int:
     return min(MAX_KPI_SCALE, max(200, -(-highest // 50) * 50))
 
 
-def _say_ending(chapter: Chapter) -> tuple[str, Tone]:
+def say_ending(chapter: Chapter) -> tuple[str, Tone]:
+    """Say what became of a proposal, with its tone."""
     last = chapter.answers[-1].ruling
     if chapter.alerts:
         return "Monitoring raised an alert.", "bad"
@@ -488,22 +420,3 @@ def _say_ending(chapter: Chapter) -> tuple[str, Tone]:
         "refused": "Nobody's answer counted.",
     }
     return words.get(last, "Waits for its reviewer."), "bad" if last in words else "warn"
-
-
-def render_governed(record: GovernedRecord, roles: Roles = ROLES) -> str:
-    """One episode as plain text; nothing in it can move the cursor."""
-    page = load_template("governed.txt").render(
-        record=record,
-        status=STATUS.get(record.status, (record.status, ""))[0],
-        chapters=list(zip(record.chapters, list_titles(record), strict=True)),
-        no_option=NO_OPTION,
-        max_risk=MAX_RISK,
-        roles=roles,
-        join_words=join_words,
-        name_proposed=name_proposed,
-        say_answer=say_answer,
-        say_alerts=_say_alerts,
-        say_result=_say_result,
-        list_actuals=_list_actuals,
-    )
-    return "\n".join(map(visible, page.rstrip("\n").split("\n")))

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluation.minutes.words import join_words, say_call, say_conflict, say_titles, visible
-from roles.base import Role
 from roles.registry import ROLES
 from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import PlayableCase, load_table
@@ -23,31 +22,20 @@ STYLES = ("cyan", "green", "yellow", "magenta", "blue", "red")  # by seat
 MAX_WORDS_CHARS = 300
 
 
-def live_view(
-    show: Callable[[Text], object] | None = None,
-    *,
-    with_keys: bool = True,
-    roles: Mapping[str, Role] = ROLES,
-) -> Watch:
+def live_view(show: Callable[[Text], object] | None = None, *, with_keys: bool = True) -> Watch:
     """Return what shows every episode line by line, as in `play_episodes(..., watch=live_view())`.
 
     `show` takes each line; None prints it. `with_keys`: every line begins with its case, for several at once.
     """
     say = show or Console(soft_wrap=True, highlight=False).print
-    return lambda case, session: _EpisodeView(case, say, with_keys, roles)
+    return lambda case, session: _EpisodeView(case, say, with_keys)
 
 
 class _EpisodeView:
     """An Observer that shows one episode."""
 
-    def __init__(
-        self,
-        case: PlayableCase,
-        show: Callable[[Text], object],
-        with_keys: bool,
-        roles: Mapping[str, Role],
-    ) -> None:
-        self._case, self._show, self._with_keys, self._roles = case, show, with_keys, roles
+    def __init__(self, case: PlayableCase, show: Callable[[Text], object], with_keys: bool) -> None:
+        self._case, self._show, self._with_keys = case, show, with_keys
         self._seats = list(case.seats)
         self._reports: dict[str, dict[str, Any] | None] = {}
         self._say(None, f"the meeting on {case.key} opens; at the table: {self._titles(self._seats)}")
@@ -69,7 +57,7 @@ class _EpisodeView:
         if len(self._reports) == len(self._seats):
             table = load_table({seat: self._reports[seat] for seat in self._seats})
             for conflict in find_conflicts(self._case.public, table):
-                is_hard, sentence = say_conflict(conflict, self._roles)
+                is_hard, sentence = say_conflict(conflict, ROLES)
                 self._say(None, f"{'conflict' if is_hard else 'differs'}: {sentence}", bad=is_hard)
 
     def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
@@ -124,7 +112,7 @@ class _EpisodeView:
         self._say(None, words, bad=error is not None)
 
     def _titles(self, roles: list[str]) -> str:
-        return say_titles(roles, self._roles)
+        return say_titles(roles, ROLES)
 
     def _say(self, role: str | None, words: str, *, dim: bool = False, bad: bool = False) -> None:
         line = Text(f"{self._case.key}  " if self._with_keys else "", style="dim")

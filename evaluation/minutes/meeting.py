@@ -3,7 +3,7 @@
 Rows of a page are dicts that its template reads; names of people and models go through `visible`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ from scenarios.team.value import funded_plan
 from scenarios.team.verdicts import verify_report
 from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import Exchange
+from simulator.governance.record import Draft
 from simulator.reading import ReadEpisode
 from simulator.records import Episode, Question
 
@@ -158,7 +159,7 @@ def _list_bill(case: PlayableCase, table: Table, plan: Plan, roles: Roles) -> li
 
 def list_speeches(
     case: PlayableCase, episode: Episode, read: ReadEpisode, talk: Talk, roles: Roles
-) -> list[Shown]:
+) -> Iterator[Shown]:
     """Put every seat's brief, tool calls and report into words; what all read stands with the case."""
     game = PlanGame(case)
     briefs = {
@@ -166,42 +167,34 @@ def list_speeches(
         for role in case.seats
     }
     num_shared = len(find_shared_lines(list(briefs.values())))
-    own = {role: "\n".join(brief.split("\n")[num_shared:]).strip() for role, brief in briefs.items()}
-    return [
-        _make_speech(case, episode, read, role, own[role], talk.get(role, ()), roles) for role in case.seats
-    ]
-
-
-def _make_speech(
-    case: PlayableCase,
-    episode: Episode,
-    read: ReadEpisode,
-    role: str,
-    brief: str,
-    talk: Sequence[Exchange],
-    roles: Roles,
-) -> Shown:
-    text, report = episode.reports.get(role, ""), read.table.get(role)
-    notes = case.notes.get(role, "") if isinstance(case, FreeCase) else ""
-    path = episode.trajectories.get(role)
-    own = verify_report(case, role, text) if isinstance(case, TeamScenario) and text else None
-    limits = [f"{option} cannot be run without a part of it" for option in (report.needs if report else ())]
-    limits += [f"{option} breaks its limit whatever it buys" for option in (report.veto if report else ())]
-    return {
-        "title": say_titles([role], roles),
-        "read": visible(brief, max_chars=MAX_BRIEF_CHARS),
-        "known": _list_known(case, role, brief),  # all that its tools could tell it; "" where nothing more
-        "notes": "" if notes in brief else visible(notes, max_chars=MAX_BRIEF_CHARS),
-        "lookups": [(say_call(call), visible(told)) for one in talk[:1] for call, told in one.tool_calls],
-        "is_valid": report is not None,
-        "offers": [_make_offer_line(offer, report, read.plan) for offer in report.offers] if report else [],
-        "limits": visible("; ".join(limits)),
-        "note": visible(report.note) if report else "",
-        "struck": [visible(claim) for claim in report.false_claims] if report else [],
-        "written": as_written(text),
-        "is_cut_off": path is not None and path.truncated,
-        "own_verdict": f"{own.reward:.2f} by its own verifier: {own.explanation}" if own else "",
-    }
+    for role, whole in briefs.items():
+        brief = "\n".join(whole.split("\n")[num_shared:]).strip()
+        text, path = episode.reports.get(role, ""), episode.trajectories.get(role)
+        report = read.table.get(role)
+        notes = case.notes.get(role, "") if isinstance(case, FreeCase) else ""
+        own = verify_report(case, role, text) if isinstance(case, TeamScenario) and text else None
+        needs, veto = (report.needs, report.veto) if report else ((), ())
+        limits = [f"{option} cannot be run without a part of it" for option in needs]
+        limits += [f"{option} breaks its limit whatever it buys" for option in veto]
+        yield {
+            "title": say_titles([role], roles),
+            "read": visible(brief, max_chars=MAX_BRIEF_CHARS),
+            "known": _list_known(
+                case, role, brief
+            ),  # all that its tools could tell it; "" where nothing more
+            "notes": "" if notes in brief else visible(notes, max_chars=MAX_BRIEF_CHARS),
+            "lookups": [
+                (say_call(call), visible(told))
+                for one in talk.get(role, ())[:1]
+                for call, told in one.tool_calls
+            ],
+            "report": report,
+            "offers": [_make_offer_line(one, report, read.plan) for one in report.offers] if report else [],
+            "limits": visible("; ".join(limits)),
+            "written": as_written(text),
+            "is_cut_off": path is not None and path.truncated,
+            "own_verdict": f"{own.reward:.2f} by its own verifier: {own.explanation}" if own else "",
+        }
 
 
 def _list_known(case: PlayableCase, role: str, brief: str) -> str:
@@ -213,12 +206,8 @@ def _list_known(case: PlayableCase, role: str, brief: str) -> str:
     return visible("\n".join(new), max_chars=MAX_BRIEF_CHARS)
 
 
-def list_asked(case: PlayableCase, asked: Sequence[Question], roles: Roles) -> list[tuple[str, str]]:
-    """(question, reply) of ReconcileGPT's questions in words."""
-    return [_make_asked(case, one, roles) for one in asked]
-
-
-def _make_asked(case: PlayableCase, one: Question, roles: Roles) -> tuple[str, str]:
+def say_asked(case: PlayableCase, one: Question, roles: Roles) -> tuple[str, str]:
+    """One of ReconcileGPT's questions in words, and the reply to it."""
     try:
         ask = read_ask(case.public, one.ask).ask
     except AnswerError:
@@ -237,41 +226,34 @@ def _make_asked(case: PlayableCase, one: Question, roles: Roles) -> tuple[str, s
 
 def list_ballots(
     case: PlayableCase, episode: Episode, read: ReadEpisode, talk: Talk, roles: Roles
-) -> list[Shown]:
-    """Return every draft with the votes on it; the last one alone where the talk is not known."""
+) -> Iterator[Shown]:
+    """Yield every draft with the votes on it; the last one alone where the talk is not known."""
     if not episode.decision and not episode.trajectories:
-        return []
+        return
     said = talk.get(RECONCILER) or [Exchange(message="", tool_calls=(), answer=episode.decision)]
-    drafts = [one for one in said if not _is_question(case, one.answer)]
+    drafts = [one for one in said if not _can_read(read_ask, case.public, one.answer)]
     votes_of = {
-        role: [one.answer for one in talk.get(role, ())[1:] if not _is_reply(one.answer)]
+        role: [one.answer for one in talk.get(role, ())[1:] if not _can_read(read_reply, one.answer)]
         for role in case.seats
     }
-    made = []
     for number, draft in enumerate(drafts, 1):
         votes = {role: texts[number - 1] for role, texts in votes_of.items() if len(texts) >= number}
         if number == len(drafts):
             votes = dict(episode.votes)
-        made.append(
-            make_ballot(case, read.table, draft.message, draft.answer, votes, roles, draft.tool_calls)
-        )
-    return made
+        yield make_ballot(case, read.table, draft.message, draft.answer, votes, roles, draft.tool_calls)
 
 
-def _is_question(case: PlayableCase, text: str) -> bool:
+def _can_read(read: Callable[..., object], *given: object) -> bool:
     try:
-        read_ask(case.public, text)
+        read(*given)
     except AnswerError:
         return False
     return True
 
 
-def _is_reply(text: str) -> bool:
-    try:
-        read_reply(text)
-    except AnswerError:
-        return False
-    return True
+def list_drafts(case: PlayableCase, table: Table, drafts: Sequence[Draft], roles: Roles) -> list[Shown]:
+    """Return the drafts of a governed episode on these reports, with the votes on them, in words."""
+    return [make_ballot(case, table, one.message, one.text, one.votes, roles) for one in drafts]
 
 
 def make_ballot(
@@ -290,9 +272,7 @@ def make_ballot(
         decision = None
     escalated = decision is not None and decision.escalate
     plan = None if decision is None or escalated else funded_plan(table, decision)
-    spoken = ""
-    if decision is not None:
-        spoken = f"decides for {name_option(case, decision.option)}."
+    spoken = f"decides for {name_option(case, decision.option)}." if decision else ""
     made = []
     for role, said in votes.items():
         right = best_vote(case, role, plan, escalated=escalated) if isinstance(case, TeamScenario) else None

@@ -5,53 +5,22 @@ control characters are spelled out. Truth and scores are shown where a case has 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from evaluation.minutes.governed import (
-    STATUS,
-    PlannedCourse,
-    find_final_option,
-    list_conflicts,
-    list_events,
-    make_governed_cards,
-    make_plan_chapters,
-    measure_kpi_scale,
-    say_clock,
-    say_decision,
-    say_entry,
-    say_time,
-)
-from evaluation.minutes.meeting import (
-    Roles,
-    Shown,
-    Talk,
-    compare_with_best,
-    list_asked,
-    list_ballots,
-    list_options,
-    list_seat_rows,
-    list_speeches,
-    make_ballot,
-    say_outcome,
-    say_worth,
-)
-from evaluation.minutes.words import (
-    MAX_BRIEF_CHARS,
-    find_title,
-    say_conflict,
-    say_titles,
-    visible,
-)
+from evaluation.minutes import governed, meeting, words
+from evaluation.minutes.governed import STATUS, PlannedCourse
+from evaluation.minutes.meeting import Roles
+from evaluation.minutes.words import Tone, find_title, say_conflict, visible
 from evaluation.pages import load_template, write_page
 from roles.registry import ROLES
-from roles.team import RECONCILER
+from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import PlayableCase, TeamScenario
+from scenarios.team.offers import offers_on
 from scenarios.written.written_case import FreeCase
-from simulator.agents.dialogue import Exchange, read_exchanges
+from simulator.agents.dialogue import read_exchanges
 from simulator.chat import Chat
-from simulator.conflicts import Conflict, find_conflicts
+from simulator.conflicts import find_conflicts
 from simulator.governance.governed_graph import full_graph
 from simulator.governance.governed_reward import open_episode
 from simulator.governance.record import GovernedRecord
@@ -69,18 +38,12 @@ ENDS = {
     "tool_calls": "the number of tool calls",
     "failed_calls": "the number of failed calls",
 }  # by limit
-# parts of the page that only one kind of episode has
-EMPTY: Mapping[str, Any] = {
-    **dict.fromkeys(("events", "plans", "undecided", "log", "precedents", "worth", "plan_rows"), ()),
-    **dict.fromkeys(("date", "hindsight", "best_option"), ""),
-    "kpi_scale": 0,
-    "is_log_sound": True,
-}
+Played = Episode | GovernedRecord
 
 
 def render_minutes(
     case: PlayableCase,
-    played: Episode | GovernedRecord,
+    played: Played,
     *,
     label: str,
     chat: Chat | None = None,
@@ -96,132 +59,78 @@ def render_minutes(
     decision log. `speakers` are the roles as their prompts had them, where not as in `roles`. `course`: the
     cases that the plans of a governed record were made on, and the truth about them.
     """
+    record = played if isinstance(played, GovernedRecord) else None
     episode = open_episode(played) if isinstance(played, GovernedRecord) else played
-    talk = _read_talk(episode, chat, speakers or roles)
-    read = read_episode(case, episode)
-    if isinstance(played, GovernedRecord):
-        told = _describe_governed(case, played, read, roles, course)
+    spoken_by = speakers or roles
+    talk = {
+        role: read_exchanges(path, chat, spoken_by[role])
+        for role, path in episode.trajectories.items()
+        if chat is not None and role in spoken_by
+    }
+    read, seats = read_episode(case, episode), tuple(case.seats)
+    if record is not None:
+        num = len(record.chapters)
+        course = course or PlannedCourse(cases=(case,) * num, truths=("",) * num, hindsight="")
+        conflicts, cards = governed.list_conflicts(record, roles), governed.make_governed_cards(record)
+        graph, chosen = draw_mermaid(full_graph(seats, None)), governed.find_final_option(record)
     else:
-        told = _describe_plain(case, played, read, talk, verdict, roles)
-    values = {**EMPTY, **told}
+        conflicts = [say_conflict(one, roles) for one in find_conflicts(case.public, read.table)]
+        cards = _make_cards(case, read, sum(is_hard for is_hard, _ in conflicts), verdict, episode)
+        graph, chosen = draw_mermaid(team_graph(seats)), read.decision.option if read.decision else None
+    outcome, status, tone = _sum_up(case, played)
     return load_template("minutes.html").render(
-        title=find_title(case),
-        label=visible(label),
-        key=visible(case.key),
-        situation=visible(case.public.situation, max_chars=MAX_BRIEF_CHARS),
-        budget=case.public.budget,
-        letters=list(case.options),
-        table=list_seat_rows(case, read.table, read.plan, roles),
-        asked=list_asked(case, episode.asked, roles),
-        has_truth=isinstance(case, TeamScenario),
-        is_written=isinstance(case, FreeCase),
-        is_governed=isinstance(played, GovernedRecord),
-        speeches=list_speeches(case, episode, read, talk, roles),
-        reconciler=say_titles([RECONCILER], roles),
-        max_risk=MAX_RISK,
+        case=case,
+        episode=episode,
+        read=read,
+        record=record,
+        course=course,
+        talk=talk,
+        roles=roles,
         verdict=verdict,
         weights=weights,
-        paths=episode.trajectories,
+        title=find_title(case),
+        label=label,
+        outcome=outcome,
+        status=status,
+        tone=tone,
+        error=played.error,
+        cards=cards,
+        conflicts=conflicts,
+        options=meeting.list_options(case, read.table, chosen, roles),
+        has_truth=isinstance(case, TeamScenario),
+        is_written=isinstance(case, FreeCase),
+        mermaid=graph,
+        kpi_scale=governed.measure_kpi_scale(record) if record else 0,
+        max_brief_chars=words.MAX_BRIEF_CHARS,
+        max_risk=MAX_RISK,
+        no_option=NO_OPTION,
+        not_scored=NOT_SCORED,
         ends=ENDS,
-        roles=roles,
-        say_titles=say_titles,
+        reconciler=words.say_titles([RECONCILER], roles),
+        governed=governed,
+        meeting=meeting,
+        say_titles=words.say_titles,
         visible=visible,
-        say_clock=say_clock,
-        say_entry=say_entry,
-        **values,
     )
 
 
-def _describe_plain(
-    case: PlayableCase,
-    episode: Episode,
-    read: ReadEpisode,
-    talk: Talk,
-    verdict: TeamVerdict | None,
-    roles: Roles,
-) -> Shown:
-    """Collect the template's values for an episode without governance."""
-    decision, fault = read.decision, episode.error is not None
-    conflicts = find_conflicts(case.public, read.table)
-    valued = case if isinstance(case, TeamScenario) and not fault else None
-    optimum = case.optimum if isinstance(case, TeamScenario) else None
-    return {
-        "outcome": say_outcome(case, episode, decision),
-        "status": "infrastructure fault" if fault else "",
-        "tone": "good" if decision is not None and not decision.escalate else "bad",
-        "error": visible(episode.error or ""),
-        "cards": _make_cards(case, read, conflicts, verdict, episode),
-        "options": list_options(case, read.table, decision.option if decision else None, roles),
-        "chosen_word": "chosen",
-        "conflicts": [say_conflict(conflict, roles) for conflict in conflicts],
-        "ballots": list_ballots(case, episode, read, talk, roles),
-        "worth": say_worth(valued, read, roles) if valued else [],
-        "plan_rows": compare_with_best(valued, read, roles) if valued else [],
-        "best_option": optimum.plan.option if optimum else "",
-        "not_scored": "Not scored: an infrastructure fault is not the team's." if fault else NOT_SCORED,
-        "mermaid": draw_mermaid(team_graph(tuple(case.seats))),
-    }
-
-
-def _describe_governed(
-    case: PlayableCase,
-    record: GovernedRecord,
-    read: ReadEpisode,
-    roles: Roles,
-    course: PlannedCourse | None,
-) -> Shown:
-    """Collect the template's values for a governed episode."""
-    num = len(record.chapters)
-    course = course or PlannedCourse(cases=(case,) * num, truths=("",) * num, hindsight="")
-    status, tone = STATUS.get(record.status, (record.status, ""))
-    is_written = isinstance(case, FreeCase)
-    return {
-        "date": say_time(record.log[0].at_s if record.log else None),
-        "outcome": say_decision(record, case),
-        "status": status,
-        "tone": tone,
-        "error": visible(record.error or ""),
-        "cards": make_governed_cards(record),
-        "events": list_events(record, roles),
-        "options": list_options(case, read.table, find_final_option(record), roles),
-        "chosen_word": "carried out last",
-        "precedents": [
-            visible(f"{one['case']}: option {one['option']}, {one['status'].replace('_', ' ')}")
-            for one in record.precedents
-        ],
-        "conflicts": list_conflicts(record, roles),
-        "ballots": [],
-        "plans": make_plan_chapters(record, course, roles),
-        "hindsight": course.hindsight,
-        "kpi_scale": measure_kpi_scale(record),
-        "undecided": [
-            make_ballot(case, read.table, one.message, one.text, one.votes, roles) for one in record.undecided
-        ],
-        "not_scored": NOT_SCORED if is_written else "Not scored: the episode is not at its end.",
-        "log": record.log,
-        "is_log_sound": record.is_log_sound,
-        "mermaid": draw_mermaid(full_graph(tuple(case.seats), None)),
-    }
+def _sum_up(case: PlayableCase, played: Played) -> tuple[str, str, Tone]:
+    """Outcome in a sentence, status of a governed episode ("" for a plain one), tone."""
+    if isinstance(played, GovernedRecord):
+        return governed.say_decision(played, case), *STATUS.get(played.status, (played.status, ""))
+    decision = read_episode(case, played).decision
+    tone = "good" if decision is not None and not decision.escalate else "bad"
+    return meeting.say_outcome(case, played, decision), "", tone
 
 
 def _make_cards(
-    case: PlayableCase,
-    read: ReadEpisode,
-    conflicts: Sequence[Conflict],
-    verdict: TeamVerdict | None,
-    episode: Episode,
+    case: PlayableCase, read: ReadEpisode, num_hard: int, verdict: TeamVerdict | None, episode: Episode
 ) -> list[tuple[str, str, str]]:
-    """(value, what it is, tone), the most important first."""
+    """(value, what it is, tone), the most important first; `num_hard`: hard conflicts."""
     decision, votes = read.decision, list(read.votes.values())
     decided = "-" if decision is None else "human" if decision.escalate else decision.option
-    num_hard = sum(conflict.is_hard for conflict in conflicts)
-    paid = [
-        offer.cost
-        for report in read.table.values()
-        if report is not None and decision is not None
-        for offer in report.offers
-        if offer.option == decision.option and offer.label in decision.fund
-    ]
+    on_option = offers_on(read.table, decision.option) if decision else []
+    paid = [offer.cost for offer in on_option if decision and offer.label in decision.fund]
     return [
         (decided, "decision", ""),
         (f"{sum(paid)} of {case.public.budget}", "k$ of the budget spent", ""),
@@ -231,15 +140,19 @@ def _make_cards(
     ]
 
 
-def _read_talk(episode: Episode, chat: Chat | None, roles: Roles) -> dict[str, list[Exchange]]:
-    """Return every role's transcript as exchanges; nothing without the chat it was played with."""
-    if chat is None:
-        return {}
-    return {
-        role: read_exchanges(path, chat, roles[role])
-        for role, path in episode.trajectories.items()
-        if role in roles
-    }
+def render_governed(record: GovernedRecord, roles: Roles = ROLES) -> str:
+    """One governed episode as plain text; nothing in it can move the cursor."""
+    page = load_template("governed.txt").render(
+        record=record,
+        status=STATUS.get(record.status, (record.status, ""))[0],
+        chapters=list(zip(record.chapters, governed.list_titles(record), strict=True)),
+        no_option=NO_OPTION,
+        max_risk=MAX_RISK,
+        roles=roles,
+        join_words=words.join_words,
+        governed=governed,
+    )
+    return "\n".join(map(visible, page.rstrip("\n").split("\n")))
 
 
 def minutes_file(episode: Episode) -> str:
@@ -249,33 +162,12 @@ def minutes_file(episode: Episode) -> str:
 
 
 def write_index(
-    folder: Path,
-    shown: Iterable[tuple[PlayableCase, Episode | GovernedRecord, TeamVerdict | None]],
-    *,
-    label: str,
+    folder: Path, shown: Iterable[tuple[PlayableCase, Played, TeamVerdict | None]], *, label: str
 ) -> Path:
     """Write index.html beside the pages of these cases (`minutes_file`), with links in their order."""
-    rows = [_make_index_row(*one) for one in shown]
-    page = load_template("index.html").render(label=visible(label), rows=rows)
+    rows = []
+    for case, played, verdict in shown:
+        file = minutes_file(played.episode if isinstance(played, GovernedRecord) else played)
+        rows.append((case, file, verdict, find_title(case), *_sum_up(case, played)))
+    page = load_template("index.html").render(label=label, rows=rows, visible=visible)
     return write_page(folder / "index.html", page)
-
-
-def _make_index_row(
-    case: PlayableCase, played: Episode | GovernedRecord, verdict: TeamVerdict | None
-) -> Shown:
-    if isinstance(played, GovernedRecord):
-        episode, outcome = played.episode, say_decision(played, case)
-        status, tone = STATUS.get(played.status, (played.status, ""))
-    else:
-        episode, decision = played, read_episode(case, played).decision
-        status, tone = "", "good" if decision is not None and not decision.escalate else "bad"
-        outcome = say_outcome(case, episode, decision)
-    return {
-        "file": minutes_file(episode),
-        "title": find_title(case),
-        "key": visible(case.key),
-        "outcome": outcome,
-        "status": status,
-        "tone": tone,
-        "reward": f"{verdict.reward:.2f}" if verdict else "",
-    }

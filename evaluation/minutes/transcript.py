@@ -1,12 +1,13 @@
 """A played team episode as people read it, and the same cases as the team of every stage played them."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from evaluation.minutes.words import NOTHING, find_shared_lines, readable, say_titles, visible, wrap_lines
+from evaluation.minutes.words import NOTHING, find_shared_lines, readable, say_titles, visible
 from evaluation.pages import load_template
 from evaluation.scoring.outcomes import TeamOutcome
 from roles.base import AnswerError, parse_answer
@@ -76,7 +77,8 @@ def render_text(played: EpisodeTranscript, *, width: int = 100) -> str:
     """One episode for a terminal, as plain text (no markup)."""
     lines = [f"{played.label or 'episode'} - {played.scenario_key}", "=" * min(width, 60)]
     for title, text in list_sections(played):
-        lines += [title, *("  " + line for line in wrap_lines(text, width - 2)), ""]
+        wrapped = (part for line in text.split("\n") for part in textwrap.wrap(line, width - 2) or [""])
+        lines += [title, *("  " + line for line in wrapped), ""]
     return "\n".join(lines)
 
 
@@ -179,30 +181,19 @@ class ChosenCase:
             " one with the largest gain, where there are any."
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For summary.json."""
-        return asdict(self)
-
 
 def load_case(stored: Mapping[str, Any]) -> ChosenCase:
-    """Return the case of which `ChosenCase.as_dict` is stored."""
+    """Return the case whose `asdict` is stored."""
     return ChosenCase(**{**stored, "plays": tuple(EpisodeTranscript(**play) for play in stored["plays"])})
 
 
 def describe_outcome(outcome: TeamOutcome, *, briefs: Mapping[str, str], label: str) -> EpisodeTranscript:
     """Return the transcript of an evaluated episode."""
+    names = ("reports", "asked", "decision", "votes", "cut_off", "explanation")
+    said = {name: getattr(outcome, name) for name in names}
+    scores = {name: getattr(outcome, name) for name in SCORE_TITLES}
     return EpisodeTranscript(
-        label=label,
-        scenario_key=outcome.key,
-        briefs=briefs,
-        reports=outcome.reports,
-        asked=outcome.asked,
-        decision=outcome.decision,
-        votes=outcome.votes,
-        cut_off=outcome.cut_off,
-        error=None,
-        scores={name: getattr(outcome, name) for name in SCORE_TITLES},
-        explanation=outcome.explanation,
+        label=label, scenario_key=outcome.key, briefs=briefs, error=None, scores=scores, **said
     )
 
 

@@ -5,7 +5,6 @@ Model text is untrusted: control characters are made visible, nothing in it is e
 
 import itertools
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,11 +31,6 @@ def visible(text: str, *, max_chars: int = MAX_SHOWN_CHARS) -> str:
     )
     hidden = len(text) - max_chars
     return f"{shown} ... ({hidden} more characters)" if hidden > 0 else shown
-
-
-def wrap_lines(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; empty lines stay."""
-    return [part for line in text.split("\n") for part in textwrap.wrap(line, width) or [""]]
 
 
 def find_shared_lines(briefs: Sequence[str]) -> list[str]:

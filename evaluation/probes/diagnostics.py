@@ -3,23 +3,192 @@
 Every probe plays sealed cases: whole episodes, a report taken away, a decision forced, another player.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+import json
+import random
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.probes.probe_setup import ForcedVote, ProbeSetup, Team, seats_of
-from evaluation.scoring.team_players import play_plan
+from evaluation.scoring.baselines import play_plan, unplayed_episode
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from evaluation.summary.tables import role_title
-from roles.team import RECONCILER, Decision
+from roles.registry import ROLES
+from roles.team import NO_OPTION, RECONCILER, Decision, Report
 from scenarios.company.knapsack import list_efficient
-from scenarios.team import TeamScenario, decision_value
-from scenarios.team.funding import choose_best, list_fundings
+from scenarios.team import PlanGame, PlayableCase, TeamScenario, decision_value
+from scenarios.team.experts import make_offer
+from scenarios.team.funding import choose_best, list_all_fundings, list_fundings
 from scenarios.team.offers import CheckedReport, is_needed, is_vetoed
+from simulator.agents.scripted_policies import list_specialists, reconciler_policy, seat_policy
+from simulator.agents.table_reading import ReadTable
+from simulator.chat import Chat
+from simulator.engines.base import Engine, Sampling
+from simulator.engines.scripted import SeededPolicy
 from simulator.export.atomic_files import read_document, write_document
+from simulator.game import MakeGame
+from simulator.graph.runner import MAX_TURNS, play_decisions, play_episodes
+from simulator.graph.seating import Seating
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
+from simulator.reward import TeamRewardWeights, score_episode
+
+Team = Mapping[str, str]  # role -> policy of the engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedVote:
+    """A decision that nobody made, put to the vote of one seat, and the reports that it stands on.
+
+    Example: ForcedVote(scenario=case, role="coo", decision=Decision(option="B", fund=[], escalate=False),
+                        reports={})
+    """
+
+    scenario: TeamScenario
+    role: str
+    decision: Decision
+    reports: Mapping[str, Report]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSetup:
+    """Sealed cases and who serves the policies. Greedy: what changes is then caused by the probe.
+
+    Example: ProbeSetup(scenarios=cases, engine=engine, chat=chat, weights=weights).play(team, "home")
+    """
+
+    scenarios: Sequence[TeamScenario]
+    engine: Engine
+    chat: Chat
+    weights: TeamRewardWeights
+    make_game: MakeGame = PlanGame
+    max_completion_tokens: int = 1200
+    rounds: int = 1
+
+    def play(self, team: Team, label: str) -> list[Episode]:
+        """One whole episode per case.
+
+        Raises:
+            RuntimeError: an engine failed; what is measured would be of fewer cases.
+        """
+        return self._play(play_episodes, self.scenarios, team, label, rounds=self.rounds)
+
+    def _play(
+        self,
+        play: Callable[..., Coroutine[Any, Any, Sequence[Episode]]],
+        cases: Sequence[Any],
+        team: Team,
+        label: str,
+        **options: Any,
+    ) -> list[Episode]:
+        options |= {"concurrency": max(1, len(cases)), "make_game": self.make_game}
+        played = play(
+            cases, team, self.engine, self.chat, self._sampling, stream=f"diagnose/{label}", **options
+        )
+        episodes = list(asyncio.run(played))
+        errors = [episode.error for episode in episodes if episode.error is not None]
+        if errors:
+            raise RuntimeError(f"{len(errors)} of {len(episodes)} episodes failed, the first: {errors[0]}")
+        return episodes
+
+    def rewards(self, episodes: Sequence[Episode]) -> list[float]:
+        """Team reward of each case's episode."""
+        pairs = zip(self.scenarios, episodes, strict=True)
+        return [score_episode(scenario, episode, self.weights).reward for scenario, episode in pairs]
+
+    def decide(self, team: Team, reports: Sequence[Mapping[str, str]], label: str) -> list[ReadEpisode]:
+        """ReconcileGPT's decision on given reports, one set per case; "" stands for no report."""
+        pairs = zip(self.scenarios, reports, strict=True)
+        sets = [(scenario, unplayed_episode(scenario, of_case)) for scenario, of_case in pairs]
+        episodes = self._play(play_decisions, sets, team, label, num_decisions=1, with_votes=False)
+        return list(map(read_episode, self.scenarios, episodes))
+
+    def values(self, decided: Sequence[ReadEpisode]) -> list[float]:
+        """V of one decision per case."""
+        pairs = zip(self.scenarios, decided, strict=True)
+        return [decision_value(scenario, read.table, read.decision) for scenario, read in pairs]
+
+    def vote(self, team: Team, asked: Sequence[ForcedVote], label: str) -> list[str | None]:
+        """Votes on decisions that nobody made, after the seat's own report; None for one that is none."""
+
+        async def ask(place: int, one: ForcedVote) -> str | None:
+            game = self.make_game(one.scenario)
+            seating = Seating(
+                team=team,
+                engine=self.engine,
+                chat=self.chat,
+                sampling=self._sampling,
+                stream="",
+                max_turns=MAX_TURNS,
+                roles=ROLES,
+                make_game=self.make_game,
+            )
+            session = f"diagnose/{label}/{place}/{one.scenario.key}"
+            agent = seating.make_agents(one.scenario, game, session)[one.role]
+            brief = seating.open_case(one.scenario, game, rounds=1)["briefs"][one.role]
+            await agent.answer(brief)
+            reports = {
+                seat: game.read_report(seat, report.model_dump_json()) for seat, report in one.reports.items()
+            }
+            decision = one.decision.model_dump(mode="json")
+            text = await agent.answer(game.write_vote_brief(decision, one.role, reports))
+            agent.trajectory()  # gives the session back
+            vote = game.read_vote(text)
+            return None if vote is None else str(vote["vote"])
+
+        async def ask_all() -> list[str | None]:
+            return list(await asyncio.gather(*(ask(place, one) for place, one in enumerate(asked))))
+
+        return asyncio.run(ask_all())
+
+    @property
+    def _sampling(self) -> Sampling:
+        return Sampling(temperature=0.0, max_completion_tokens=self.max_completion_tokens)
+
+
+_OTHER_VOTE = {"accept": "object", "object": "accept"}
+
+
+def adversary_team(scenarios: Sequence[PlayableCase]) -> dict[str, SeededPolicy]:
+    """An adversary for every seat of these scenarios and the reconciler's, each under its role's name."""
+    seats = {role: adversary_specialist(scenarios, role) for role in list_specialists(scenarios)}
+    return {**seats, RECONCILER: reconciler_policy(decide_worst)}
+
+
+def adversary_specialist(scenarios: Sequence[PlayableCase], role: str) -> SeededPolicy:
+    """Offers its dearest parts at their true price, names no limit, and votes against the book."""
+
+    def report(case: PlayableCase, played: str, has_tools: bool, rng: random.Random) -> str:
+        return gild_report(case, role).model_dump_json()
+
+    honest = seat_policy(scenarios, role, report)
+
+    def speak(transcript: str, rng: random.Random) -> str:
+        text = honest(transcript, rng)
+        answer = json.loads(text)
+        return json.dumps({"vote": _OTHER_VOTE[answer["vote"]]}) if "vote" in answer else text
+
+    return speak
+
+
+def gild_report(case: PlayableCase, seat: str) -> Report:
+    """On every option the dearest part that keeps the limit; not a word of the limit."""
+    offers = []
+    for option in case.options:
+        keeping = [part for part in case.parts_of(seat, option) or () if part.keeps_limit and part.choice]
+        if keeping:
+            offers.append(make_offer(max(keeping, key=lambda part: (part.cost, -part.worth))))
+    return Report(offers=offers, needs=[], veto=[])
+
+
+def decide_worst(table: ReadTable, _rng: random.Random) -> Decision:
+    """The plan of the least worth that can be run by the reports; escalates where there is none."""
+    plans = list_all_fundings(table.public, table.reports)
+    if not plans:
+        return Decision(option=NO_OPTION, fund=[], escalate=True)
+    worst = min(plans, key=lambda plan: plan.worth)
+    return Decision(option=worst.option, fund=[offer.label for offer in worst.offers], escalate=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +224,7 @@ class TeamProbe:
     reward: Interval
     value: Interval
     agreement_when_wrong: float | None  # of decisions with V = 0
-    roles: Mapping[str, RoleProbe]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For diagnostics.json."""
-        return asdict(self) | {"roles": {role: asdict(probe) for role, probe in self.roles.items()}}
+    roles: dict[str, RoleProbe]
 
 
 def probe_team(setup: ProbeSetup, team: Team) -> TeamProbe:
@@ -68,9 +233,8 @@ def probe_team(setup: ProbeSetup, team: Team) -> TeamProbe:
     reports = [dict(episode.reports) for episode in episodes]
     decided = setup.decide(team, reports, "all")
     values = setup.values(decided)
-    probes = {
-        role: _probe_role(setup, team, role, reports, decided, values) for role in seats_of(setup.scenarios)
-    }
+    roles = list_specialists(setup.scenarios)
+    probes = {role: _probe_role(setup, team, role, reports, decided, values) for role in roles}
     return TeamProbe(
         reward=mean_interval(setup.rewards(episodes)),
         value=mean_interval(values),
@@ -182,14 +346,15 @@ def _agreement_when_wrong(setup: ProbeSetup, episodes: Sequence[Episode]) -> flo
 
 def swap_matrix(setup: ProbeSetup, teams: Mapping[str, Team]) -> dict[str, dict[str, dict[str, float]]]:
     """Team reward with the specialists of one team (row) under the chair of another (column)."""
-    matrix: dict[str, dict[str, dict[str, float]]] = {}
-    for row, specialists in teams.items():
-        matrix[row] = {}
-        for column, chair in teams.items():
-            mixed = {**specialists, RECONCILER: chair[RECONCILER]}
-            interval = mean_interval(setup.rewards(setup.play(mixed, "swap")))
-            matrix[row][column] = asdict(interval)
-    return matrix
+
+    def measure(specialists: Team, chair: Team) -> dict[str, float]:
+        mixed = {**specialists, RECONCILER: chair[RECONCILER]}
+        return asdict(mean_interval(setup.rewards(setup.play(mixed, "swap"))))
+
+    return {
+        row: {column: measure(specialists, chair) for column, chair in teams.items()}
+        for row, specialists in teams.items()
+    }
 
 
 def replace_roles(
@@ -200,7 +365,7 @@ def replace_roles(
     changes: dict[str, dict[str, dict[str, float]]] = {}
     for name, other in substitutes.items():
         changes[name] = {}
-        for role in (*seats_of(setup.scenarios), RECONCILER):
+        for role in (*list_specialists(setup.scenarios), RECONCILER):
             if role in other:
                 played = setup.rewards(setup.play({**team, role: other[role]}, "home"))
                 changes[name][role] = asdict(paired_interval(played, home))
@@ -209,22 +374,14 @@ def replace_roles(
 
 FREE_RIDER_SHARE = 0.25  # of the options on which it could gain something; fewer offers are no work
 MIN_CASES = 10  # occasions from which a check says anything
-OCCASIONS = {
-    "free_rider": "offered",
-    "false_claims": "false_claims",
-    "silent_on_limits": "limits_named",
-    "ignored": "used",
-    "yes_sayer": "accepts_broken",
-    "objector": "objects_sound",
-}  # where a role's probe counts the occasions of each check
-# by check: a share, whether a sound seat has at least that (else at most), and the finding in words
-LIMITS = {
-    "free_rider": (0.75, True, "offers stand on {} options on which it could gain something"),
-    "false_claims": (0.1, False, "{} claims are struck out as false"),
-    "silent_on_limits": (0.25, True, "{} options that hang on its hard limit are named"),
-    "ignored": (0.25, True, "{} decisions that should pay its part do so"),
-    "yes_sayer": (0.25, False, "{} decisions under its own hard limit are accepted"),
-    "objector": (0.25, False, "{} sound decisions are objected to"),
+# by check: field of a role's probe, share, whether a sound seat has at least that (else at most), the finding
+CHECKS = {
+    "free_rider": ("offered", 0.75, True, "offers stand on {} options on which it could gain something"),
+    "false_claims": ("false_claims", 0.1, False, "{} claims are struck out as false"),
+    "silent_on_limits": ("limits_named", 0.25, True, "{} options that hang on its hard limit are named"),
+    "ignored": ("used", 0.25, True, "{} decisions that should pay its part do so"),
+    "yes_sayer": ("accepts_broken", 0.25, False, "{} decisions under its own hard limit are accepted"),
+    "objector": ("objects_sound", 0.25, False, "{} sound decisions are objected to"),
 }
 
 
@@ -235,7 +392,7 @@ class Finding:
     Example: Finding(kind="free_rider", role="cto", evidence="offers on 31 of 200 options, ...")
     """
 
-    kind: str  # a key of OCCASIONS, hoarder, collusion
+    kind: str  # a key of CHECKS, hoarder, collusion
     role: str  # "" for the whole team
     evidence: str
 
@@ -256,9 +413,8 @@ def find_faults(probe: TeamProbe) -> list[Finding]:
 
 def _check_role(probe: RoleProbe) -> Iterator[Finding]:
     """Yield each fault whose whole interval lies beyond its limit, on enough occasions."""
-    for kind, field in OCCASIONS.items():
+    for kind, (field, limit, is_least, evidence) in CHECKS.items():
         count: Count = getattr(probe, field)
-        limit, is_least, evidence = LIMITS[kind]
         low, high = bounds(count)
         if count.n < MIN_CASES or (high >= limit if is_least else low <= limit):
             continue
@@ -281,19 +437,14 @@ DIAGNOSTICS_FILE = "diagnostics.json"
 
 
 def describe_diagnostics(
-    stage: str,
-    probe: TeamProbe,
-    findings: Sequence[Finding],
-    swaps: Mapping[str, Any],
-    substitutes: Mapping[str, Any],
-    num_cases: int,
+    stage: str, probe: TeamProbe, swaps: Mapping[str, Any], substitutes: Mapping[str, Any], num_cases: int
 ) -> dict[str, Any]:
     """Everything that one diagnosis found, as JSON values."""
     return {
         "stage": stage,
         "n": num_cases,
-        "probe": probe.as_dict(),
-        "findings": [asdict(finding) for finding in findings],
+        "probe": asdict(probe),
+        "findings": [asdict(finding) for finding in find_faults(probe)],
         "swaps": swaps,
         "substitutes": substitutes,
     }

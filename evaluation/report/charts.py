@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 from evaluation.pages import PALETTE
 from evaluation.scoring.outcomes import TEAM
-from evaluation.summary.details import is_on_front
+from evaluation.summary.run_summary import is_on_front
 from evaluation.summary.run_tables import least_n, list_teams
 from evaluation.summary.tables import (
     STAGE_TITLES,

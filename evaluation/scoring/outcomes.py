@@ -6,8 +6,8 @@ once. A killed evaluation goes on with the block that it lost and ends in the sa
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -275,7 +275,13 @@ def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
     folder = run_path / FOLDER
     kind: Any = TeamOutcome if owner == TEAM else RoleOutcome
     sampled, greedy = (OutcomeFile(outcome_path(folder, stage, owner, mode), kind).read() for mode in MODES)
-    further = (OutcomeFile(path, kind).read() for path in _list_repeats(folder, stage, owner))
+    repeats = folder / REPEATS_FOLDER
+    named = (
+        re.fullmatch(r".*\.(\d+)\.jsonl", path.name) for path in repeats.glob(f"{stage}-{owner}.*.jsonl")
+    )
+    numbers = sorted(int(found[1]) for found in named if found)
+    paths = [repeats / f"{stage}-{owner}.{number}.jsonl" for number in numbers]
+    further = [OutcomeFile(path, kind).read() for path in paths]
     if not sampled:
         return None
     if greedy and len(greedy) != len(sampled):
@@ -284,15 +290,6 @@ def read_stage(run_path: Path, stage: str, owner: str) -> StagePlays | None:
         path = outcome_path(folder, stage, owner, mode)
         raise UserError(f"{path} holds {counts[0]} plays of {counts[1]}; evaluate with --again")
     return StagePlays(owner=owner, stage=stage, sampled=sampled, greedy=greedy, repeats=tuple(further))
-
-
-def _list_repeats(folder: Path, stage: str, owner: str) -> Iterator[Path]:
-    numbered = {
-        int(found[1]): path
-        for path in (folder / REPEATS_FOLDER).glob(f"{stage}-{owner}.*.jsonl")
-        if (found := re.fullmatch(r".*\.(\d+)\.jsonl", path.name))
-    }
-    yield from (numbered[number] for number in sorted(numbered))
 
 
 def describe_solo(episode: SoloEpisode, *, sector: str | None = None) -> RoleOutcome:
@@ -332,11 +329,7 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         key=scenario.key,
         difficulty=scenario.difficulty,
         sector=scenario.sector,
-        reward=verdict.reward,
-        value=verdict.value,
-        consensus=verdict.consensus,
-        unresolved=verdict.unresolved,
-        escalation=verdict.escalation,
+        **asdict(verdict),
         agreement=votes.count("accept") / len(votes) if votes else 0.0,
         escalated=read.decision is not None and read.decision.escalate,
         well_formed=sum(is_read) / len(is_read),
@@ -352,7 +345,6 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         votes=dict(episode.votes),
         asked=[(one.ask, one.reply) for one in episode.asked],
         cut_off=[role for role, path in episode.trajectories.items() if path.truncated],
-        explanation=verdict.explanation,
         best_option=decides_best_option(scenario, read.decision),
         hidden=is_hidden_profile(scenario.case),
     )

@@ -1,11 +1,10 @@
 """Several runs side by side: trained seeds of one config, and the cells of an ablation.
 
-Means and changes have intervals over seeds and scenarios (`evaluation/stats/over_seeds.py`).
+Means and changes have intervals over seeds and scenarios (`evaluation/stats/intervals.py`).
 """
 
-import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
@@ -15,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.scoring.outcomes import TEAM, Mode, StagePlays, read_stage
-from evaluation.stats.intervals import paired_permutation_p
-from evaluation.stats.over_seeds import seeded_interval
+from evaluation.stats.intervals import paired_permutation_p, seeded_interval
 from evaluation.summary.run_summary import (
     ROLE_COMPARISONS,
     TEAM_COMPARISONS,
@@ -54,7 +52,6 @@ def compare_seeds(
     seeds: Sequence[int],
     *,
     same_scenarios: bool,
-    num_bootstrap: int = 2000,
 ) -> dict[str, Any]:
     """Stage means and paired changes over seeds, by owner; a stage counts where every seed has it.
 
@@ -79,15 +76,17 @@ def compare_seeds(
         for _, stage in (key for key in common if key[0] == owner):
             plays = collect(owner, stage)
             values = [one.column("reward") for one in plays]
-            described = _describe(values, same_scenarios, num_bootstrap, at_most=1.0)
+            described = _describe(values, same_scenarios, at_most=1.0)
             twins = [one.column("reward", "greedy") for one in plays]
             greedy = float(np.mean([*chain(*twins)])) if all(twins) else None
             section["stages"][stage] = described | {"greedy": greedy}
         for after, before in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
             if (owner, after) in common and (owner, before) in common:
-                later, earlier = collect(owner, after), collect(owner, before)
-                for name, one, other in _pair(after, before, later, earlier):
-                    section["paired"][name] = _compare(one, other, same_scenarios, num_bootstrap)
+                sides = collect(owner, after), collect(owner, before)
+                for mode in shared_modes([*chain(*sides)]):
+                    later, earlier = ([column_in(one, "reward", mode) for one in side] for side in sides)
+                    change = _compare(later, earlier, same_scenarios)
+                    section["paired"][name_change(after, before, mode)] = change
         owners[owner] = section
     sections = {owner: section["paired"] for owner, section in owners.items()}
     adjust(sections.pop(TEAM, {}), ("p",))
@@ -95,26 +94,15 @@ def compare_seeds(
     return {"seeds": [*seeds], "runs": [*runs], "same_scenarios": same_scenarios, "owners": owners}
 
 
-def _pair(
-    after: str, before: str, later: Sequence[StagePlays], earlier: Sequence[StagePlays]
-) -> Iterator[tuple[str, Values, Values]]:
-    """(name, later rewards, earlier rewards), sampled, and greedy where every seed has them."""
-    for mode in shared_modes([*later, *earlier]):
-        rewards, others = ([column_in(one, "reward", mode) for one in side] for side in (later, earlier))
-        yield name_change(after, before, mode), rewards, others
-
-
-def _compare(after: Values, before: Values, same_scenarios: bool, num_bootstrap: int) -> dict[str, Any]:
+def _compare(after: Values, before: Values, same_scenarios: bool) -> dict[str, Any]:
     changes = [list(map(operator.sub, *pair)) for pair in zip(after, before, strict=True)]
     tested: list[float] = np.mean(changes, axis=0).tolist() if same_scenarios else [*chain(*changes)]
-    found = _describe(changes, same_scenarios, num_bootstrap)
+    found = _describe(changes, same_scenarios)
     return found | {"p": paired_permutation_p(tested, [0.0] * len(tested))}
 
 
-def _describe(
-    values: Sequence[Sequence[float]], same: bool, num_bootstrap: int, at_most: float | None = None
-) -> dict[str, Any]:
-    interval = seeded_interval(values, same_scenarios=same, at_most=at_most, num_bootstrap=num_bootstrap)
+def _describe(values: Sequence[Sequence[float]], same: bool, at_most: float | None = None) -> dict[str, Any]:
+    interval = seeded_interval(values, same_scenarios=same, at_most=at_most)
     return asdict(interval) | {"per_seed": [float(np.mean(of_seed)) for of_seed in values]}
 
 
@@ -270,8 +258,7 @@ def write_ablation(
     folder: Path, name: str, question: str, rows: Sequence[Mapping[str, Any]], *, command: str
 ) -> None:
     """Write ablation.json and results.md into the folder, each all or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
     data = {"name": name, "question": question, "command": command, "rows": rows}
-    write_atomic(folder / ABLATION_FILE, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    write_document(folder / ABLATION_FILE, data)
     blocks = [write_section(ablation_table(name, rows)), *([question] if question else []), f"`{command}`"]
     write_atomic(folder / MARKDOWN_FILE, "\n\n".join(blocks) + "\n")

@@ -8,16 +8,16 @@ import difflib
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from roles.errors import UserError
+from roles.team import TEAM_ROLES
 from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, read_user_text
 
-DEMO_ROLES = ("cto", "coo", "risk", "cost", "reconcile")
 MIN_SCENARIOS = 300
 MAX_GREEDY_LOSS = 0.02  # greedy score that GRPO may cost a role
 MIN_TEAM_GAIN = 0.05
@@ -26,7 +26,7 @@ MIN_SIGNAL = 0.02  # share of groups or rows with an advantage, under which a st
 MISSING = "missing: "
 _NEEDED_STAGES = ("random", "sft", "grpo", "marl", "oracle")
 Summary = Mapping[str, Any]
-Check = Callable[[Summary, Sequence[str]], tuple[bool, str]]
+Check = Callable[[Summary], tuple[bool, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,6 @@ class RunGate:
     passed: bool | None  # None: not judged, there are too few scenarios for it
     detail: str  # the numbers behind it, or what is missing
 
-    def as_dict(self) -> dict[str, Any]:
-        """For summary.json."""
-        return asdict(self)
-
 
 class _MissingError(Exception):
     """A number that a gate needs is not in the summary."""
@@ -53,7 +49,7 @@ class _NotPlayedError(Exception):
     """A gate judges greedy play, and there is none by the config."""
 
 
-def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[RunGate]:
+def check_gates(summary: Summary) -> list[RunGate]:
     """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary.
 
     Gates on measured changes are not judged where there are too few scenarios; one that misses a number stays
@@ -63,7 +59,7 @@ def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[
     for name, check in GATES.items():
         passed: bool | None
         try:
-            passed, detail = check(summary, roles)
+            passed, detail = check(summary)
         except _MissingError as error:
             passed, detail = False, f"{MISSING}{error}"
         except _NotPlayedError:
@@ -97,33 +93,33 @@ def _list_gates(summary: Summary, *, passed: bool | None) -> list[str]:
     return [f"seed {one['seed']}: {name}" for one in seeds for name in _list_gates(one, passed=passed)]
 
 
-def _sft_above_random(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
-    lows = {role: _number(summary, "roles", role, "sft", "low") for role in roles}
-    highs = {role: _number(summary, "roles", role, "random", "high") for role in roles}
-    detail = ", ".join(f"{role} {lows[role]:.3f} > {highs[role]:.3f}" for role in roles)
-    return all(lows[role] > highs[role] for role in roles), f"SFT low > random high: {detail}"
+def _sft_above_random(summary: Summary) -> tuple[bool, str]:
+    lows = {role: _number(summary, "roles", role, "sft", "low") for role in TEAM_ROLES}
+    highs = {role: _number(summary, "roles", role, "random", "high") for role in TEAM_ROLES}
+    detail = ", ".join(f"{role} {lows[role]:.3f} > {highs[role]:.3f}" for role in TEAM_ROLES)
+    return all(lows[role] > highs[role] for role in TEAM_ROLES), f"SFT low > random high: {detail}"
 
 
-def _grpo_above_sft(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
-    changes, detail = _role_changes(summary, roles, "grpo-sft")
+def _grpo_above_sft(summary: Summary) -> tuple[bool, str]:
+    changes, detail = _role_changes(summary, "grpo-sft")
     num_above = sum(change["low"] > 0 for change in changes)
-    needed = max(1, len(roles) - 1)
+    needed = max(1, len(TEAM_ROLES) - 1)
     passed = num_above >= needed and all(change["high"] >= 0 for change in changes)
-    return passed, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
+    return passed, f"{num_above} of {len(TEAM_ROLES)} above (>= {needed}): {detail}"
 
 
-def _roles_above_heuristic(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
-    changes, detail = _role_changes(summary, roles, "marl-heuristic")
+def _roles_above_heuristic(summary: Summary) -> tuple[bool, str]:
+    changes, detail = _role_changes(summary, "marl-heuristic")
     return all(change["low"] > 0 for change in changes), f"low > 0: {detail}"
 
 
 def _mean_changes_above(what: str, name: str, least: float) -> Check:
     """Every role's mean change is no less than `least`."""
 
-    def check(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+    def check(summary: Summary) -> tuple[bool, str]:
         if name.endswith("_greedy"):
-            _check_greedy(summary, "roles", roles[0], "grpo")
-        means = {role: _number(summary, "roles", role, "paired", name, "mean") for role in roles}
+            _check_greedy(summary, "roles", TEAM_ROLES[0], "grpo")
+        means = {role: _number(summary, "roles", role, "paired", name, "mean") for role in TEAM_ROLES}
         detail = ", ".join(f"{role} {mean:+.3f}" for role, mean in means.items())
         return min(means.values()) >= least, f"{what} change >= {least}: {detail}"
 
@@ -136,7 +132,7 @@ def _check_greedy(summary: Summary, *stage: str) -> None:
         raise _NotPlayedError
 
 
-def _team_gain(summary: Summary, _roles: Sequence[str]) -> tuple[bool, str]:
+def _team_gain(summary: Summary) -> tuple[bool, str]:
     sampled = _change(summary, "team", "paired", "marl-grpo")
     _check_greedy(summary, "team", "grpo")
     greedy = _change(summary, "team", "paired", "marl-grpo_greedy")
@@ -144,9 +140,9 @@ def _team_gain(summary: Summary, _roles: Sequence[str]) -> tuple[bool, str]:
     return passed, f"sampled {_signed(sampled)}, greedy {_signed(greedy)}; both >= {MIN_TEAM_GAIN}, low > 0"
 
 
-def _enough_scenarios(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+def _enough_scenarios(summary: Summary) -> tuple[bool, str]:
     for stage in _NEEDED_STAGES:
-        for role in roles:
+        for role in TEAM_ROLES:
             _number(summary, "roles", role, stage, "n")
         if stage != "oracle":
             _number(summary, "team", stage, "n")
@@ -161,20 +157,20 @@ def _enough_scenarios(summary: Summary, roles: Sequence[str]) -> tuple[bool, str
     return least >= MIN_SCENARIOS, f"smallest n >= {MIN_SCENARIOS}: {least} ({smallest})"
 
 
-def _oracle_is_one(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
-    scores = {role: _number(summary, "roles", role, "oracle", "mean") for role in roles}
+def _oracle_is_one(summary: Summary) -> tuple[bool, str]:
+    scores = {role: _number(summary, "roles", role, "oracle", "mean") for role in TEAM_ROLES}
     detail = ", ".join(f"{role} {score!r}" for role, score in scores.items())
     return all(score == 1 for score in scores.values()), f"exactly 1: {detail}"
 
 
-def _weights_changed(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
-    places = [(stage, role) for stage in ("sft", "grpo", "marl") for role in roles]
+def _weights_changed(summary: Summary) -> tuple[bool, str]:
+    places = [(stage, role) for stage in ("sft", "grpo", "marl") for role in TEAM_ROLES]
     frozen = ["/".join(place) for place in places if _value(summary, "weights_changed", *place) is not True]
     return not frozen, f"unchanged: {', '.join(frozen)}" if frozen else f"all {len(places)} changed"
 
 
-def _gradient_signal(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
-    places = [(stage, role) for stage in ("grpo", "marl") for role in roles]
+def _gradient_signal(summary: Summary) -> tuple[bool, str]:
+    places = [(stage, role) for stage in ("grpo", "marl") for role in TEAM_ROLES]
     shares = {"/".join(place): _number(summary, "signal", *place) for place in places}
     detail = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
     return min(shares.values()) >= MIN_SIGNAL, f"share with an advantage >= {MIN_SIGNAL}: {detail}"
@@ -216,9 +212,9 @@ def _change(tree: Any, *path: str) -> dict[str, float]:
     return {key: _number(tree, *path, key) for key in ("mean", "low", "high")}
 
 
-def _role_changes(summary: Summary, roles: Sequence[str], name: str) -> tuple[list[dict[str, float]], str]:
+def _role_changes(summary: Summary, name: str) -> tuple[list[dict[str, float]], str]:
     """The change of every role, and all of them in words."""
-    changes = {role: _change(summary, "roles", role, "paired", name) for role in roles}
+    changes = {role: _change(summary, "roles", role, "paired", name) for role in TEAM_ROLES}
     return list(changes.values()), ", ".join(f"{role} {_signed(one)}" for role, one in changes.items())
 
 

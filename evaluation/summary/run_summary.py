@@ -1,19 +1,37 @@
-"""The summary of a run: every stage of every role and of the team with intervals, paired changes and gates.
+"""The summary of a run: stages of roles and team with intervals, paired changes, gates, details of the plays.
 
 Stored as summary.json in the run folder; the tables, the report and the gates read nothing else.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from operator import le
 from pathlib import Path
 from typing import Any
 
 from evaluation.scoring.baselines import BASELINES
-from evaluation.scoring.outcomes import FEEDBACK_STAGES, MODES, TEAM, Mode, StagePlays
-from evaluation.stats.effects import closed_share, detectable_change, mcnemar_p, pass_all
-from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
-from evaluation.summary.details import build_details
+from evaluation.scoring.outcomes import (
+    FEEDBACK_STAGES,
+    MODES,
+    TEAM,
+    Mode,
+    RoleOutcome,
+    StagePlays,
+    TeamOutcome,
+)
+from evaluation.stats.intervals import (
+    checked,
+    closed_share,
+    detectable_change,
+    holm,
+    mcnemar_p,
+    mean_interval,
+    paired_interval,
+    paired_permutation_p,
+    pass_all,
+)
 from evaluation.summary.gates import check_gates
 from roles.errors import UserError
 from simulator.export.atomic_files import read_document, write_document
@@ -55,7 +73,6 @@ def build_summary(
     versions: Mapping[str, str],
     weights_changed: Mapping[str, Mapping[str, bool]],
     signal: Mapping[str, Mapping[str, float]],
-    num_bootstrap: int = 2000,
     joint_steps: Sequence[Mapping[str, float]] = (),
     temperature: float = 1.0,
 ) -> dict[str, Any]:
@@ -77,21 +94,19 @@ def build_summary(
             raise ValueError(f"{one.owner}: stage {one.stage!r} given twice")
         table[one.owner][one.stage] = one
     team = table.pop(TEAM, {})
-    changes = {role: _list_changes(stages, ROLE_COMPARISONS, num_bootstrap) for role, stages in table.items()}
+    changes = {role: _list_changes(stages, ROLE_COMPARISONS) for role, stages in table.items()}
     adjust_over_roles(changes, ("p", "p_exact"))
-    team_changes = _list_changes(team, TEAM_COMPARISONS, num_bootstrap)
+    team_changes = _list_changes(team, TEAM_COMPARISONS)
     adjust(team_changes, ("p",))
     summary: dict[str, Any] = {
         "format": FORMAT,
         "roles": {
-            role: {stage: _describe_role(one, num_bootstrap) for stage, one in stages.items()}
-            | {"paired": changes[role]}
+            role: {stage: _describe_role(one) for stage, one in stages.items()} | {"paired": changes[role]}
             for role, stages in table.items()
         },
-        "team": {stage: _describe_team(one, num_bootstrap) for stage, one in team.items()}
-        | {"paired": team_changes},
-        "joint": build_joint_section(team, joint_steps, num_bootstrap),
-        "details": build_details(plays, num_bootstrap=num_bootstrap),
+        "team": {stage: _describe_team(one) for stage, one in team.items()} | {"paired": team_changes},
+        "joint": build_joint_section(team, joint_steps),
+        "details": build_details(plays),
         "seed": seed,
         "temperature": temperature,
         "wall_s": wall_s,
@@ -99,7 +114,7 @@ def build_summary(
         "weights_changed": {stage: dict(roles) for stage, roles in weights_changed.items()},
         "signal": {stage: dict(roles) for stage, roles in signal.items()},
     }
-    summary["gates"] = [gate.as_dict() for gate in check_gates(summary)]
+    summary["gates"] = [asdict(gate) for gate in check_gates(summary)]
     return summary
 
 
@@ -139,8 +154,8 @@ def read_summary(run_path: Path) -> dict[str, Any]:
     return summary
 
 
-def _describe_role(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
-    return _describe_reward(plays, num_bootstrap) | {
+def _describe_role(plays: StagePlays) -> dict[str, Any]:
+    return _describe_reward(plays) | {
         "exact": _mean(plays.column("exact")),
         "exact_greedy": _mean(plays.column("exact", "greedy")) if plays.greedy else None,
         "feasible": _mean(plays.column("feasible")),
@@ -149,30 +164,28 @@ def _describe_role(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
     }
 
 
-def _describe_team(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
+def _describe_team(plays: StagePlays) -> dict[str, Any]:
     agreement, value = plays.column("agreement"), plays.column("value")
     of_worthless = [share for share, worth in zip(agreement, value, strict=True) if worth == 0]
     parts = ("value", "consensus", "unresolved", "escalation", "agreement")
-    return _describe_reward(plays, num_bootstrap) | {
+    return _describe_reward(plays) | {
         **{part: _mean(plays.column(part)) for part in parts},
         "agreement_when_wrong": _mean(of_worthless) if of_worthless else None,
     }
 
 
-def _describe_reward(plays: StagePlays, num_bootstrap: int) -> dict[str, Any]:
-    sampled = mean_interval(plays.column("reward"), num_bootstrap=num_bootstrap)
+def _describe_reward(plays: StagePlays) -> dict[str, Any]:
     rewards = plays.column("reward", "greedy")
-    greedy = mean_interval(rewards, num_bootstrap=num_bootstrap) if rewards else None
-    return {
-        **asdict(sampled),
-        "greedy": greedy.mean if greedy else None,
-        "greedy_low": greedy.low if greedy else None,
-        "greedy_high": greedy.high if greedy else None,
+    greedy = asdict(mean_interval(rewards)) if rewards else dict.fromkeys(("mean", "low", "high"))
+    return asdict(mean_interval(plays.column("reward"))) | {
+        "greedy": greedy["mean"],
+        "greedy_low": greedy["low"],
+        "greedy_high": greedy["high"],
     }
 
 
 def _list_changes(
-    stages: Mapping[str, StagePlays], comparisons: Iterable[tuple[str, str]], num_bootstrap: int
+    stages: Mapping[str, StagePlays], comparisons: Iterable[tuple[str, str]]
 ) -> dict[str, dict[str, Any]]:
     """Every comparison of two stages that there are, p not yet adjusted; `p_exact` for roles."""
     changes: dict[str, dict[str, Any]] = {}
@@ -181,8 +194,7 @@ def _list_changes(
             continue
         later, earlier = stages[after], stages[before]
         for mode in shared_modes([later, earlier]):
-            rewards = (column_in(one, "reward", mode) for one in (later, earlier))
-            change = _measure_change(num_bootstrap, *rewards)
+            change = _measure_change(*(column_in(one, "reward", mode) for one in (later, earlier)))
             if later.owner != TEAM:
                 change["p_exact"] = mcnemar_p(*(column_in(one, "exact", mode) for one in (later, earlier)))
             changes[name_change(after, before, mode)] = change
@@ -205,8 +217,8 @@ def name_change(after: str, before: str, mode: Mode) -> str:
     return f"{after}-{before}{'_greedy' if mode == 'greedy' else ''}"
 
 
-def _measure_change(num_bootstrap: int, after: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
-    return asdict(paired_interval(after, before, num_bootstrap=num_bootstrap)) | {
+def _measure_change(after: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
+    return asdict(paired_interval(after, before)) | {
         "p": paired_permutation_p(after, before),
         "detectable": detectable_change(after, before),
     }
@@ -236,13 +248,11 @@ HIDDEN_AGAINST = ("grpo", "single_grpo", "single", "oracle_best")
 Step = Mapping[str, float]  # logged metrics of one joint step
 
 
-def build_joint_section(
-    team: Mapping[str, StagePlays], steps: Sequence[Step], num_bootstrap: int
-) -> dict[str, Any]:
+def build_joint_section(team: Mapping[str, StagePlays], steps: Sequence[Step]) -> dict[str, Any]:
     """gap, hidden, passes, validation and gradient_mass, each where the run has what it needs."""
     parts = {
-        "gap": _measure_gap(team, num_bootstrap),
-        "hidden": _measure_hidden(team, num_bootstrap),
+        "gap": _measure_gap(team),
+        "hidden": _measure_hidden(team),
         "passes": {stage: passes for stage, one in team.items() if (passes := _measure_passes(one))},
         "validation": describe_validation(steps),
         "gradient_mass": _mean_mass(steps),
@@ -250,7 +260,7 @@ def build_joint_section(
     return {name: part for name, part in parts.items() if part}
 
 
-def _measure_gap(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[str, Any]:
+def _measure_gap(team: Mapping[str, StagePlays]) -> dict[str, Any]:
     """Share of the gap between the GRPO team and the searched policy that joint training closes."""
     if not {BEFORE, AFTER, CEILING} <= team.keys():
         return {}
@@ -258,14 +268,14 @@ def _measure_gap(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[str
     found: dict[str, Any] = {}
     for mode in MODES:
         earlier, later = (team[stage].column("reward", mode) for stage in (BEFORE, AFTER))
-        share = closed_share(earlier, later, best, num_bootstrap=num_bootstrap) if earlier and later else None
+        share = closed_share(earlier, later, best) if earlier and later else None
         if share is not None:
             means = map(statistics.fmean, (earlier, later, best))
             found[mode] = asdict(share) | dict(zip(("before", "after", "ceiling"), means, strict=True))
     return found
 
 
-def _measure_hidden(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[str, Any]:
+def _measure_hidden(team: Mapping[str, StagePlays]) -> dict[str, Any]:
     """The cases in which neither the public facts nor any seat alone names the best option."""
     flags = next((one.column("hidden") for one in team.values()), [])
     if not any(flags):
@@ -278,7 +288,7 @@ def _measure_hidden(team: Mapping[str, StagePlays], num_bootstrap: int) -> dict[
     changes = {}
     for other in HIDDEN_AGAINST:
         if {AFTER, other} <= team.keys():
-            changes[f"{AFTER}-{other}"] = _measure_change(num_bootstrap, value[AFTER], value[other]) | {
+            changes[f"{AFTER}-{other}"] = _measure_change(value[AFTER], value[other]) | {
                 "solved": statistics.fmean(solved[AFTER]) - statistics.fmean(solved[other]),
                 "p_solved": mcnemar_p(solved[AFTER], solved[other]),
             }
@@ -336,3 +346,103 @@ def _mean_mass(steps: Sequence[Step]) -> dict[str, float]:
             if prefix == "gradient_mass":
                 found.setdefault(role, []).append(value)
     return {role: statistics.fmean(values) for role, values in found.items()}
+
+
+CATEGORIES = ("difficulty", "sector")
+Plays = Sequence[RoleOutcome] | Sequence[TeamOutcome]
+
+
+def build_details(plays: Iterable[StagePlays]) -> dict[str, Any]:
+    """owner -> stage -> mode -> process, failures, difficulty, sector, and a team's offers; no baselines."""
+    details: dict[str, Any] = {}
+    for one in plays:
+        for mode in MODES if one.stage not in BASELINES else ():
+            rows: Any = one.sampled if mode == "sampled" else one.greedy
+            if not rows:
+                continue
+            section: dict[str, Any] = {"process": process(rows), "failures": failures(rows)}
+            for category in CATEGORIES:
+                section[category] = break_down(rows, category)
+            if isinstance(rows[0], TeamOutcome):
+                section["offers"] = offers_by_seat(rows)
+            details.setdefault(one.owner, {}).setdefault(one.stage, {})[mode] = section
+    return details
+
+
+def process(outcomes: Plays) -> dict[str, float]:
+    """Means per play: reward, turns, tokens, shares well formed, escalated, exact; of roles tool calls too.
+
+    Of a team also the mean tokens in sequence and the largest context of any play.
+    """
+
+    def means(*names: str) -> dict[str, float]:
+        return {name: _plain_mean(getattr(outcome, name) for outcome in outcomes) for name in names}
+
+    numbers = {"n": float(len(outcomes)), **means("reward", "turns", "tokens", "well_formed", "escalated")}
+    teams = [outcome for outcome in outcomes if isinstance(outcome, TeamOutcome)]
+    if not teams:
+        return numbers | means("tool_calls", "failed_calls", "truncated", "exact")
+    exact = _plain_mean(one.value == 1 for one in teams)
+    return numbers | {"exact": exact, **means("sequential"), "context": float(max(t.context for t in teams))}
+
+
+def failures(outcomes: Plays) -> dict[str, int]:
+    """Count the plays that each kind of failure ended, the most frequent first; exact plays are left out."""
+    kinds = Counter(kind for outcome in outcomes if (kind := _find_failure(outcome)) is not None)
+    return dict(kinds.most_common())
+
+
+def _find_failure(outcome: RoleOutcome | TeamOutcome) -> str | None:
+    if isinstance(outcome, RoleOutcome):
+        return "cut off by a limit" if outcome.truncated else outcome.failure
+    if outcome.well_formed < 1:
+        return "a message that cannot be read"
+    if outcome.escalation:
+        return "needless escalation" if outcome.escalated else "missed escalation"
+    if outcome.unresolved:
+        return "breaks a hard limit"
+    if outcome.value < 1:
+        return "a plan that can be run, but not the best"
+    return None if outcome.consensus == 1 else "best plan, wrong votes"
+
+
+def break_down(outcomes: Plays, category: str) -> dict[str, dict[str, float]]:
+    """Mean reward with its interval by difficulty or sector, in order of the category's values."""
+    groups: dict[Any, list[float]] = {}
+    for outcome in outcomes:
+        groups.setdefault(getattr(outcome, category), []).append(outcome.reward)
+    found = ((str(value), mean_interval(groups[value])) for value in sorted(groups))
+    return {value: asdict(one) | {"n": float(one.n)} for value, one in found}
+
+
+def offers_by_seat(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float]]:
+    """Per seat: reports read (share), offers and false claims per report, plans that fund it (share)."""
+    table = {}
+    for seat in dict.fromkeys(seat for outcome in outcomes for seat in outcome.reports):
+        heard = [one for one in outcomes if seat in one.reports]
+        decided = [one.funded for one in heard if one.funded or not one.escalated]
+        table[seat] = {
+            "read": _plain_mean(seat in one.offers for one in heard),
+            "offers": _plain_mean(one.offers.get(seat, 0) for one in heard),
+            "false_claims": _plain_mean(one.false_claims.get(seat, 0) for one in heard),
+            "funded": _plain_mean(seat in funded for funded in decided) if decided else 0.0,
+        }
+    return table
+
+
+def is_on_front(one: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> bool:
+    """Return whether no other team earns as much with as small a context and as few tokens of both kinds.
+
+    Each is what `process` returns; teams that are equal in all four are both on the front.
+    """
+
+    def rank(team: Mapping[str, float]) -> tuple[float, ...]:
+        return -team["reward"], team["context"], team["sequential"], team["tokens"]
+
+    own = rank(one)
+    return not any(other != own and all(map(le, other, own)) for other in map(rank, others))
+
+
+def _plain_mean(values: Iterable[float]) -> float:
+    numbers = [float(value) for value in values]
+    return sum(numbers) / len(numbers)

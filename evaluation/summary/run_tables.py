@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evaluation.probes.diagnostics import MIN_CASES, OCCASIONS
+from evaluation.probes.diagnostics import CHECKS, MIN_CASES
 from evaluation.scoring.outcomes import TEAM
-from evaluation.summary.details import is_on_front
+from evaluation.summary.run_summary import is_on_front
 from evaluation.summary.tables import (
     BASELINE_TITLES,
     STAGE_TITLES,
@@ -437,7 +437,7 @@ def finding_rows(diagnostics: Tree) -> list[tuple[str, str, str]]:
         for one in diagnostics["findings"]
     ]
     unchecked = []
-    for kind, field in OCCASIONS.items():
+    for kind, (field, *_) in CHECKS.items():
         counts = {role: probe[field]["n"] for role, probe in diagnostics["probe"]["roles"].items()}
         few = {role: count for role, count in counts.items() if count < MIN_CASES}
         if not few:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluation.scoring.outcomes import TEAM
-from evaluation.stats.effects import is_claimed
+from evaluation.stats.intervals import is_claimed
 from roles.registry import ROLES
 
 BASELINE_TITLES = {
@@ -164,11 +164,11 @@ def for_terminal(table: PlainTable) -> Table:
     return shown
 
 
-def print_tables(tables: Iterable[Table | PlainTable]) -> None:
+def print_tables(tables: Iterable[PlainTable]) -> None:
     """Print tables; 140 columns wide where nothing says how wide the output is."""
     console = Console(width=None if Console().is_terminal else 140)
     for table in tables:
-        console.print(for_terminal(table) if isinstance(table, PlainTable) else table)
+        console.print(for_terminal(table))
 
 
 def write_markdown(table: PlainTable) -> str:

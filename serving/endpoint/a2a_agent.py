@@ -42,7 +42,7 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evaluation.minutes.governed import render_governed
+from evaluation.minutes.minutes import render_governed
 from roles.errors import UserError
 from scenarios.written.written_case import FreeCase
 from serving.endpoint.tables import BusyError, ServedTeam, Tables, Tell

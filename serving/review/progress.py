@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from evaluation.stats.effects import cohens_kappa, fleiss_kappa
+from evaluation.stats.intervals import cohens_kappa, fleiss_kappa
 from serving.review.inbox import KINDS, STATES, list_rows
 from serving.review.pages import Visit
 from serving.review.room import Room

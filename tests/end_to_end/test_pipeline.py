@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from emads.commands import evaluate
 from evaluation.report.charts import CURVE_CHARTS, find_curves, read_metrics
 from evaluation.scoring.outcomes import read_plays
 from evaluation.summary import gates
-from evaluation.summary.gates import DEMO_ROLES, check_gates
+from evaluation.summary.gates import check_gates
 from roles.registry import ROLES
+from roles.team import TEAM_ROLES
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
 from training.config.loading import load_config
@@ -147,8 +148,8 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
         "weights_changed",
         "signal",
     }
-    assert summary["alarms"] == {f"grpo/{role}": {} for role in DEMO_ROLES}
-    assert tuple(summary["roles"]) == DEMO_ROLES
+    assert summary["alarms"] == {f"grpo/{role}": {} for role in TEAM_ROLES}
+    assert tuple(summary["roles"]) == TEAM_ROLES
     for stages_of_role in summary["roles"].values():
         assert set(stages_of_role) == {*TRAINED, "random", "constant", "heuristic", "oracle", "paired"}
         for stage in TRAINED:
@@ -171,7 +172,7 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
     assert (summary["seed"], summary["wall_s"] > 0) == (0, True)
     assert summary["versions"]["torch"] == importlib.metadata.version("torch")
     assert summary["versions"]["trl"] == importlib.metadata.version("trl")
-    assert summary["gates"] == [gate.as_dict() for gate in check_gates(summary)]
+    assert summary["gates"] == [asdict(gate) for gate in check_gates(summary)]
 
 
 def test_an_alarm_of_a_stage_stands_in_the_summary(copied: Path) -> None:

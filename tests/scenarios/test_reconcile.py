@@ -13,7 +13,7 @@ import pytest
 from fast_loop import slow_except
 from trial_counts import num_trials
 
-from evaluation.audit.text_solvers import solve_reports_from_text
+from benchmarks.scenarios.from_words import solve_seat
 from roles.registry import ROLES
 from roles.team import SPECIALISTS
 from scenarios.base import Scenario, ToolCall
@@ -120,7 +120,7 @@ def test_where_nothing_can_be_run_only_escalating_earns() -> None:
 def test_the_text_alone_determines_the_decision(difficulty: int, count: int) -> None:
     for index in range(count):
         scenario = draw("validation", index, difficulty)
-        found = solve_reports_from_text(scenario.brief, SPECIALISTS)
+        found = solve_seat(FAMILY, scenario)
         verdict = FAMILY.verify(scenario, json.dumps(found))
         assert verdict.reward == 1.0, (scenario.brief, found, verdict)
 

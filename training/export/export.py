@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from evaluation.scoring.team_players import TablePlay, check_reports, play_experts
+from evaluation.scoring.baselines import TablePlay, check_reports, play_experts
 from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
 from roles.errors import UserError
 from roles.registry import ROLES

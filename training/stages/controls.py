@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.scoring.baselines import play_alone
+from evaluation.scoring.baselines import BEST_SHOWN, play_alone
 from evaluation.scoring.outcomes import TEAM, StagePlays
 from evaluation.scoring.sealed_plays import score_all
-from evaluation.scoring.team_players import BEST_SHOWN
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split

@@ -12,9 +12,8 @@ from fast_loop import slow_except
 
 from emads.cli import main
 from evaluation.audit import run_probes, team_cheats
-from evaluation.audit.answers import AuditRow, Subject, Tier, audit_score, has_form, step_away
+from evaluation.audit.answers import AuditRow, CaseSample, Subject, Tier, audit_score, has_form, step_away
 from evaluation.audit.attacks import FORMS, WRITERS, list_hacks
-from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.run_probes import PROBES, TIERS
 from evaluation.audit.subjects import SUBJECTS, choose_subjects
 from roles.errors import UserError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation.audit.brief_facts import UnreadableBriefError, read_facts
+from evaluation.audit.text_solvers import UnreadableBriefError, read_facts
 from scenarios.registry import FAMILIES
 
 NAMES = ["metal detector", "review watch", "recipe rights"]

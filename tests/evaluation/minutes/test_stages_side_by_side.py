@@ -1,7 +1,7 @@
 """Cases after every training stage: which are chosen, and how they stand side by side."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from report_runs import side
@@ -74,5 +74,5 @@ def test_an_evaluated_episode_reads_like_one_that_was_just_played_and_survives_t
     ):
         assert expected in text
     case = ChosenCase(choice="gain", num_cases=3, is_greedy=True, plays=(shown,))
-    (loaded,) = load_case(json.loads(json.dumps(case.as_dict()))).plays
+    (loaded,) = load_case(json.loads(json.dumps(asdict(case)))).plays
     assert render_text(loaded) == text

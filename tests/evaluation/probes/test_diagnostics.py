@@ -11,14 +11,15 @@ from fast_loop import slow_except
 from evaluation.probes.diagnostics import (
     Count,
     Finding,
+    ProbeSetup,
     TeamProbe,
+    adversary_team,
     bounds,
     find_faults,
     probe_team,
     replace_roles,
     swap_matrix,
 )
-from evaluation.probes.probe_setup import ProbeSetup, adversary_team
 from roles.errors import UserError
 from roles.team import RECONCILER, SPECIALISTS, TEAM_ROLES, Decision, Report
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate

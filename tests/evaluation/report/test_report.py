@@ -18,8 +18,14 @@ from evaluation.report.charts import (
     read_metrics,
     smooth,
 )
-from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
-from evaluation.report.page import render_report, results_page, write_report
+from evaluation.report.page import (
+    list_findings,
+    make_cards,
+    render_report,
+    results_page,
+    write_conclusion,
+    write_report,
+)
 from evaluation.summary.run_summary import combine_seeds, write_summary
 from evaluation.summary.tables import TEAM_TITLES
 from roles.errors import UserError

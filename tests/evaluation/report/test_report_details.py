@@ -16,8 +16,7 @@ from evaluation.report.charts import words_chart
 from evaluation.report.page import render_report, results_page, write_results_page
 from evaluation.scoring.outcomes import StagePlays, TeamOutcome
 from evaluation.summary.comparison import read_seed_comparison, write_seed_comparison
-from evaluation.summary.details import build_details
-from evaluation.summary.run_summary import combine_seeds, write_summary
+from evaluation.summary.run_summary import build_details, combine_seeds, write_summary
 from evaluation.summary.run_tables import detail_tables, finding_rows
 from evaluation.summary.tables import short_change
 from roles.errors import UserError
@@ -78,7 +77,7 @@ def make_run(path: Path) -> Path:
         for owner in (*ROLES, "team")
         for stage in ("random", "sft", "marl")
     ]
-    write_summary(path, summary | {"details": build_details(stored, num_bootstrap=100)})
+    write_summary(path, summary | {"details": build_details(stored)})
     write_diagnostics(path, diagnostics())
     write_seed_comparison(path, comparison())
     (path / "config.yaml").write_text("name: trial\nteam_reward: {consensus: 1.0}\n")
@@ -183,7 +182,7 @@ def test_the_front_of_reward_and_words_is_in_the_table_and_in_the_chart() -> Non
         )
     ]
     plays.append(StagePlays(owner="cto", stage="marl", sampled=[outcome(1)]))
-    details = build_details(plays, num_bootstrap=10)
+    details = build_details(plays)
     (table,) = [one for one in detail_tables(details) if one.title.startswith("Team reward and the words")]
     assert list(table.rows) == [
         ("SFT", ".50", "100", "30", "90", "yes"),

@@ -22,9 +22,8 @@ from tiny_models import make_tiny_base
 from emads.cli import main
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, StagePlays, TeamOutcome, complete_files
 from evaluation.scoring.sealed_plays import play_stage, team_player
-from evaluation.summary.details import build_details, failures, offers_by_seat
 from evaluation.summary.gates import read_gate_file
-from evaluation.summary.run_summary import read_summary
+from evaluation.summary.run_summary import build_details, failures, offers_by_seat, read_summary
 from roles.errors import UserError
 from scenarios.team import PlanGame
 from simulator.agents.scripted_policies import oracle_team
@@ -169,7 +168,7 @@ def test_scores_and_details_follow_from_outcomes_by_hand() -> None:
     outcomes = [outcome(number) for number in range(10)]
     plays = StagePlays(owner="cto", stage="sft", sampled=outcomes)
     assert plays.column("reward") == [number / 10 for number in range(10)]
-    details = build_details([plays], num_bootstrap=100)["cto"]["sft"]["sampled"]
+    details = build_details([plays])["cto"]["sft"]["sampled"]
     assert details["difficulty"]["1"]["mean"] == pytest.approx((0 + 0.2 + 0.4 + 0.6 + 0.8) / 5)
     assert details["difficulty"]["2"]["n"] == 5
     assert details["sector"]["retail"]["mean"] == pytest.approx((0 + 0.4 + 0.8) / 3)

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from evaluation.scoring.outcomes import SuiteOutcome
-from evaluation.scoring.table_suites import (
+from evaluation.scoring.external_tasks import (
     AGREED,
     ALONE,
     BEFORE,
@@ -16,6 +15,7 @@ from evaluation.scoring.table_suites import (
     score_negotiation,
     sum_up_suite,
 )
+from evaluation.scoring.outcomes import SuiteOutcome
 from roles.team import SPECIALISTS
 from scenarios.suites.hidden_profile import HiddenProfileTask, deal
 from scenarios.suites.negotiation import generate, write_deal

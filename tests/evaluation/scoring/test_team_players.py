@@ -9,9 +9,9 @@ from expert_meetings import expert_episode
 from fast_loop import slow_except
 
 from benchmarks.scenarios.team_tables import decide_first, follow_seat
-from evaluation.scoring.baselines import TEAM_PLAYERS, play_team_baselines
-from evaluation.scoring.team_players import (
+from evaluation.scoring.baselines import (
     BEST_HABITS,
+    TEAM_PLAYERS,
     TablePlayer,
     check_reports,
     decide_by_majority,
@@ -21,6 +21,7 @@ from evaluation.scoring.team_players import (
     play_experts,
     play_one_head,
     play_optimum,
+    play_team_baselines,
     write_reports,
 )
 from roles.team import SPECIALISTS

@@ -9,8 +9,8 @@ from expert_meetings import expert_episode
 from spoken import speak
 
 from benchmarks.joint.team_plays import compare, describe, find_fault, is_honest, value_of_best
+from evaluation.scoring.baselines import BEST_HABITS
 from evaluation.scoring.outcomes import TeamOutcome, count_sequential, describe_episode
-from evaluation.scoring.team_players import BEST_HABITS
 from scenarios.team import TeamScenario, generate
 from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights, score_episode

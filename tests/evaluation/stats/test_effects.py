@@ -9,9 +9,15 @@ from scored_outcomes import team_plays
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from evaluation.stats.effects import mcnemar_p, t_factor
-from evaluation.stats.intervals import holm, mean_interval, paired_interval, paired_permutation_p
-from evaluation.stats.over_seeds import seeded_interval
+from evaluation.stats.intervals import (
+    holm,
+    mcnemar_p,
+    mean_interval,
+    paired_interval,
+    paired_permutation_p,
+    seeded_interval,
+    t_factor,
+)
 from evaluation.summary.comparison import compare_seeds
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation.stats.effects import cohens_kappa, fleiss_kappa
+from evaluation.stats.intervals import cohens_kappa, fleiss_kappa
 
 
 def test_cohens_kappa_by_hand() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evaluation.stats.effects import (
+from evaluation.stats.intervals import (
     closed_share,
     detectable_change,
     is_claimed,

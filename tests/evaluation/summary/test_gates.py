@@ -2,18 +2,19 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from evaluation.summary.gates import (
-    DEMO_ROLES,
     MEASURED_GATES,
     RunGate,
     check_gates,
     failed_gates,
     unjudged_gates,
 )
+from roles.team import TEAM_ROLES
 
 Summary = dict[str, Any]
 
@@ -46,10 +47,10 @@ def healthy() -> Summary:
     team = {name: stage(0.6, n=600) for name in ("random", "oracle", "untrained", "sft", "grpo", "marl")}
     paired = {"marl-grpo": change(0.1), "marl-grpo_greedy": change(0.12)}
     return {
-        "roles": {name: copy.deepcopy(role) for name in DEMO_ROLES},
+        "roles": {name: copy.deepcopy(role) for name in TEAM_ROLES},
         "team": {**team, "paired": paired},
-        "weights_changed": {name: dict.fromkeys(DEMO_ROLES, True) for name in ("sft", "grpo", "marl")},
-        "signal": {name: dict.fromkeys(DEMO_ROLES, 0.4) for name in ("grpo", "marl")},
+        "weights_changed": {name: dict.fromkeys(TEAM_ROLES, True) for name in ("sft", "grpo", "marl")},
+        "signal": {name: dict.fromkeys(TEAM_ROLES, 0.4) for name in ("grpo", "marl")},
     }
 
 
@@ -121,7 +122,7 @@ def test_too_few_scenarios_leave_measured_gates_unjudged(owner: tuple[str, ...])
     put(*owner, "n", value=299)(summary)
     put("roles", "cto", "paired", "grpo-sft", value=change(-0.5))(summary)  # would be red
     put("roles", "cto", "oracle", "mean", value=0.5)(summary)  # is red with any number of scenarios
-    summary["gates"] = [gate.as_dict() for gate in check_gates(summary)]
+    summary["gates"] = [asdict(gate) for gate in check_gates(summary)]
     assert failed_gates(summary) == ["oracle_is_one"]
     assert unjudged_gates(summary) == list(MEASURED_GATES)
     assert "too few scenarios: smallest n >= 300: 299" in summary["gates"][0]["detail"]
@@ -142,7 +143,7 @@ def test_limits_themselves_pass() -> None:
     assert failures(summary) == []
 
 
-@pytest.mark.parametrize("role", DEMO_ROLES)
+@pytest.mark.parametrize("role", TEAM_ROLES)
 def test_a_role_that_was_left_out_fails_every_role_gate(role: str) -> None:
     summary = healthy()
     del summary["roles"][role]

@@ -31,7 +31,7 @@ def section(**fields: Any) -> dict[str, Any]:
         "marl": team("marl", 0.6, 0.8, **fields),
         "oracle_searched": team("oracle_searched", 1.0, 1.0),
     }
-    return build_joint_section(teams, [], 200)
+    return build_joint_section(teams, [])
 
 
 def test_the_gap_is_measured_to_the_searched_policy() -> None:
@@ -67,14 +67,14 @@ def test_peak_and_last_of_the_validations_are_told_apart() -> None:
     found = describe_validation(steps)
     assert (found["peak"], found["peak_step"], found["last"], found["last_step"]) == (0.7, 10, 0.6, 15)
     assert (found["fall"], found["fall_error"]) == (0.1, 0.02)
-    joint = build_joint_section({}, steps, 100)
+    joint = build_joint_section({}, steps)
     assert joint["gradient_mass"] == {"cto": 0.9, "coo": 0.1}
     assert set(joint) == {"validation", "gradient_mass"}
 
 
 def test_every_part_has_its_table_and_none_where_it_was_not_measured() -> None:
     steps = [{"step": 5, "validation_reward": 0.5, "gradient_mass/cto": 1.0}]
-    joint = section(repeats=((1.0, 0.8),)) | build_joint_section({}, steps, 100)
+    joint = section(repeats=((1.0, 0.8),)) | build_joint_section({}, steps)
     summary = {
         "team": {"paired": {}, "grpo": TEAM_ROW | {"mean": 0.5}, "marl": TEAM_ROW | {"mean": 0.7}},
         "joint": joint,

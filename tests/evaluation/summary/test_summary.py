@@ -155,7 +155,9 @@ def test_seeds_are_combined_and_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"format": 0, "roles": {}}'])
-def test_a_missing_older_or_damaged_summary_names_file_and_remedy(tmp_path: Path, content: str | None) -> None:
+def test_a_missing_older_or_damaged_summary_names_file_and_remedy(
+    tmp_path: Path, content: str | None
+) -> None:
     if content is not None:
         (tmp_path / "summary.json").write_text(content)
     with pytest.raises(UserError, match=r"summary\.json.*emads evaluate "):

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from evaluation.audit.team_cheats import DIFFICULTIES, REPORT_CHEATS, VOTE_CHEATS, WEIGHTS
-from evaluation.scoring.team_players import BEST_HABITS
+from evaluation.scoring.baselines import BEST_HABITS
 from evaluation.stats.intervals import mean_interval
 from reliability.honesty.case_rewards import CaseRewards, Effect, draw_habits
 from reliability.honesty.compared_sets import compare_objections, measure_cheat

@@ -11,19 +11,14 @@ import pytest
 from fast_loop import slow_except
 from trial_counts import num_trials
 
-from evaluation.audit.text_solvers import solve_from_text
+from benchmarks.scenarios.from_words import solve_seat
 from roles.registry import ROLES
-from scenarios.base import Family, Scenario, Step, ToolCall
+from scenarios.base import Scenario, Step, ToolCall
 from scenarios.company.domains import DOMAINS
 from scenarios.company.sectors import SECTORS
 from scenarios.registry import FAMILIES, SHORT_FAMILIES
 
 ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}
-
-
-def describe(family: Family, scenario: Scenario) -> str:
-    call = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
-    return family.call_tool(scenario, call)
 
 
 @pytest.mark.parametrize("count", slow_except((150, num_trials(400, 1000)), 150))
@@ -51,7 +46,7 @@ def test_the_texts_alone_determine_the_best_part(seat: str, difficulty: int, cou
     family = FAMILIES[seat]
     for index in range(count):
         scenario = family.generate("validation", 0, index, difficulty)
-        found = solve_from_text(seat, scenario.brief, describe(family, scenario))
+        found = solve_seat(family, scenario)
         verdict = family.verify(scenario, json.dumps(found))
         assert verdict.reward == 1.0, (scenario.key, found, verdict)
 

@@ -13,7 +13,7 @@ from trial_counts import num_trials
 
 from benchmarks.scenarios.company_cases import seat_decides
 from benchmarks.scenarios.team_tables import decide_first
-from evaluation.scoring.team_players import (
+from evaluation.scoring.baselines import (
     check_reports,
     decide_at_random,
     play_experts,

@@ -7,7 +7,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from evaluation.scoring.team_players import check_reports, play_experts
+from evaluation.scoring.baselines import check_reports, play_experts
 from roles.team import SPECIALISTS, Report
 from scenarios.team import searched
 from scenarios.team.experts import best_decision, make_offer

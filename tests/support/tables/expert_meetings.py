@@ -2,8 +2,7 @@
 
 import random
 
-from evaluation.scoring.baselines import write_episode
-from evaluation.scoring.team_players import play_experts
+from evaluation.scoring.baselines import play_experts, write_episode
 from scenarios.team import TeamScenario
 from simulator.records import Episode
 

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def metric_lines() -> list[str]:
 
 def shown(*plays: EpisodeTranscript) -> dict[str, Any]:
     """The part of a summary that shows these plays of one case."""
-    return {"cases": [ChosenCase(choice="median", num_cases=24, is_greedy=True, plays=plays).as_dict()]}
+    return {"cases": [asdict(ChosenCase(choice="median", num_cases=24, is_greedy=True, plays=plays))]}
 
 
 def full_run(path: Path, summary: dict[str, Any]) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluation.audit.brief_facts import RULES
+from evaluation.audit.text_solvers import RULES
 from roles.errors import UserError
 from scenarios.base import SPLITS, Scenario, Split, check_coordinates
 from training.data.demonstrations import difficulty_of

@@ -2,7 +2,7 @@
 
 At the table the other seats are experts, so that everything a seat reads follows from the case and from what
 it said itself: its report is followed by the vote, a question of ReconcileGPT by the table with the reply.
-A paraphrase is kept only if the audit's reader (`evaluation.audit.brief_facts`) finds the same facts in it.
+A paraphrase is kept only if the audit's reader (`evaluation.audit.text_solvers`) finds the same facts in it.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from evaluation.audit.brief_facts import RULES, UnreadableBriefError, read_facts
+from evaluation.audit.text_solvers import RULES, UnreadableBriefError, read_facts
 from roles.base import Role, parse_answer
 from roles.errors import UserError
 from roles.team import RECONCILER, Ask, Decision, Report
