@@ -20,7 +20,7 @@ from simulator.chat import Chat, PlainChat
 from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
-from training.data.demonstrations import corpus_of_run, rows_of_run
+from training.data.demonstrations import corpus_of_run, supervised_rows
 from training.models.shapes import Shape, find_shape
 
 SAMPLES = 16  # transcripts per role that lengths are taken from
@@ -119,7 +119,7 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Workload:
 
 def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat) -> Lengths:
     """Mean lengths of demonstrations: exact with the tiny preset's tokenizer, else from their characters."""
-    rows = list(rows_of_run(config, role, chat, num_rows=SAMPLES, first_row=0, seat_share=seat_share))
+    rows = list(supervised_rows(config, role, chat, num_rows=SAMPLES, first_row=0, seat_share=seat_share))
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
     context = statistics.fmean(len(row.token_ids) - sum(row.loss_mask) for row in rows)
     if not isinstance(chat, PlainChat):

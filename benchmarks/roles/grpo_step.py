@@ -28,7 +28,7 @@ from serving.environments.trl_env import environment_factory
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
 from training.config.rl_config import GrpoConfig
-from training.config.run_config import SftConfig
+from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import corpus, role_scenario, supervised_rows
 from training.data.interop import prepare_tokenizer, verified_reward, write_trl_folder
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
@@ -87,13 +87,12 @@ def _prepare(folder: Path, options: argparse.Namespace) -> tuple[HFChat, Any]:
     config = SftConfig(max_steps=options.sft_steps)
     rows = list(
         supervised_rows(
+            RunConfig(data=DataConfig(difficulties=DIFFICULTIES)),
             options.role,
             chat,
             num_rows=config.max_steps * config.batch_size,
             first_row=10_000,
             seat_share=0.0,
-            seed=0,
-            difficulties=DIFFICULTIES,
         )
     )
     run_sft(

@@ -28,7 +28,7 @@ from scenarios.team import PlanGame
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
-from training.config.run_config import SftConfig
+from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import corpus, supervised_rows, team_scenario
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
 from training.models.weights import load_weights
@@ -126,14 +126,12 @@ def _train(
 ) -> None:
     config = SftConfig()
     rows = supervised_rows(
+        RunConfig(data=DataConfig(difficulties=DIFFICULTIES), model=ModelConfig(prompts=STYLE)),
         role,
         chat,
         num_rows=max(1, steps) * config.batch_size,
         first_row=first_row,
         seat_share=seat_share,
-        seed=0,
-        difficulties=DIFFICULTIES,
-        style=STYLE,
     )
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
         run_sft(

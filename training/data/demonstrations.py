@@ -102,29 +102,18 @@ class Transcript:
         self._ids: list[int] = []
         self._mask: list[int] = []
 
-    def given(self, ids: Sequence[int]) -> "Transcript":
+    def given(self, ids: Sequence[int], bit: int = 0) -> "Transcript":
         self._ids += ids
-        self._mask += [0] * len(ids)
-        return self
-
-    def own(self, text: str) -> "Transcript":
-        ids = [*self._chat.encode(text), self._chat.end_id]
-        self._ids += ids
-        self._mask += [1] * len(ids)
+        self._mask += [bit] * len(ids)
         return self
 
     def played(self, steps: Sequence[Step], call_tool: CallTool) -> "Transcript":
         """The role's steps, but for slips trained; every call is answered by the tool."""
         for step in steps:
-            if step.call is None:
-                self.own(step.text)
-                continue
-            turn = format_tool_call(step.text, step.call)
-            if step.is_slip:
-                self.given([*self._chat.encode(turn), self._chat.end_id])
-            else:
-                self.own(turn)
-            self.given(self._chat.observe(answer_call(step, call_tool)))
+            turn = step.text if step.call is None else format_tool_call(step.text, step.call)
+            self.given([*self._chat.encode(turn), self._chat.end_id], bit=int(not step.is_slip))
+            if step.call is not None:
+                self.given(self._chat.observe(answer_call(step, call_tool)))
         return self
 
     def row(self, *, at_table: bool = False) -> TokenRow:
@@ -276,47 +265,10 @@ def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:
 
 def take_turns(streams: Sequence[Iterable[TokenRow]], num_rows: int) -> list[TokenRow]:
     """The first `num_rows` rows, one of each stream in turn."""
-    rows = chain.from_iterable(zip(*streams, strict=True))
-    return list(islice(rows, num_rows))
+    return list(islice(chain.from_iterable(zip(*streams, strict=True)), num_rows))
 
 
 def supervised_rows(
-    role: str,
-    chat: Chat,
-    *,
-    num_rows: int,
-    first_row: int,
-    seat_share: float,
-    seed: int,
-    difficulties: Sequence[int],
-    split: Split = "train",
-    style: Style = "short",
-    questions: int | None = None,
-    habits: Habits | None = None,
-    refused_share: float = 0.0,
-) -> Iterator[TokenRow]:
-    """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
-
-    A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
-    `habits`: of all experts at the table; None: each draws its own. `refused_share`: of the rows, or of a
-    seat's messages, in which a tool refuses a wrong call that is not learnt from.
-
-    Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
-    """
-
-    def hold(index: int) -> tuple[PlanGame, Meeting]:
-        return _hold(split, seed, index, difficulty_of(index, difficulties), style, questions, habits)
-
-    for row in range(first_row, first_row + num_rows):
-        if role in TEAM_ROLES and is_in_share(row, seat_share):
-            game, meeting = hold(row)
-            yield seat_row(role, game, chat, meeting=meeting, refused_share=refused_share)
-        else:
-            scenario = role_scenario(role, split, seed, row, difficulties, style)
-            yield demonstration_row(families(style)[role], scenario, chat, refused_share=refused_share)
-
-
-def rows_of_run(
     config: RunConfig,
     role: str,
     chat: Chat,
@@ -327,18 +279,20 @@ def rows_of_run(
     split: Split = "train",
     habits: Habits | None = None,
 ) -> Iterator[TokenRow]:
-    """Supervised rows of a role as a run's config sets them; `seat_share` in place of the config's."""
-    return supervised_rows(
-        role,
-        chat,
-        num_rows=num_rows,
-        first_row=first_row,
-        seat_share=config.data.seat_share if seat_share is None else seat_share,
-        seed=config.data.seed,
-        difficulties=config.data.difficulties,
-        split=split,
-        style=config.model.prompts,
-        questions=config.model.questions,
-        habits=habits,
-        refused_share=config.sft.refused_share,
-    )
+    """Supervised rows of a role as a run's config sets them; `seat_share` in place of the config's.
+
+    A role without a seat in generated cases has its own family alone. `habits`: of all experts at the table;
+    None: each draws its own. Row numbers are stable: rows from `first_row` on are other scenarios than the
+    rows before.
+    """
+    data, model, refused = config.data, config.model, config.sft.refused_share
+    share = data.seat_share if seat_share is None else seat_share
+    for row in range(first_row, first_row + num_rows):
+        if role in TEAM_ROLES and is_in_share(row, share):
+            level = difficulty_of(row, data.difficulties)
+            game, meeting = _hold(split, data.seed, row, level, model.prompts, model.questions, habits)
+            yield seat_row(role, game, chat, meeting=meeting, refused_share=refused)
+        else:
+            scenario = role_scenario(role, split, data.seed, row, data.difficulties, model.prompts)
+            family = families(model.prompts)[role]
+            yield demonstration_row(family, scenario, chat, refused_share=refused)

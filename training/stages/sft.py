@@ -18,7 +18,7 @@ from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig, SftConfig
-from training.data.demonstrations import Habits, TokenRow, corpus_of_run, rows_of_run, take_turns
+from training.data.demonstrations import Habits, TokenRow, corpus_of_run, supervised_rows, take_turns
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import quantization, roles_of
@@ -156,7 +156,7 @@ def train_role(
             if num_replans and one in TEAM_ROLES
         ]
         streams = [
-            rows_of_run(
+            supervised_rows(
                 config,
                 one,
                 chat,
