@@ -447,8 +447,7 @@ def stated_workload(text: str) -> Workload:
 
     Example: stated_workload("500x8x5").sampled == 500 * 8 * 5 * TURN_SAMPLED
 
-    Raises:
-        UserError: another form.
+    Raises UserError for another form.
     """
     match = _WORKLOAD.fullmatch(text)
     if match is None:

@@ -74,11 +74,7 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> RunC
 
 
 def validate_config(values: dict[str, Any], source: str) -> RunConfig:
-    """`values` as a RunConfig; `source` is where a mistake is to be mended.
-
-    Raises:
-        UserError: as `load_config`.
-    """
+    """`values` as a RunConfig; `source` is shown in mistakes. Raises as `load_config`."""
     try:
         text = json.dumps(correct_for_engine(spread_shared(values)))
     except (TypeError, ValueError, RecursionError) as error:

@@ -282,7 +282,8 @@ class RunConfig(Section):
             if steps * per_step > room:
                 raise ValueError(
                     f"{section}.max_steps = {steps} with {per_step} scenarios each is {steps * per_step:,}"
-                    f" scenarios, but there are {room:,} before {end}; take at most {room // per_step:,} steps"
+                    f" scenarios, but there are {room:,} before {end}; take at most {room // per_step:,}"
+                    " steps"
                 )
         return self
 

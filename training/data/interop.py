@@ -122,11 +122,7 @@ def feasible_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
 
 
 def _judge(completions: Sequence[Any], columns: dict[str, Any]) -> Iterator[Verdict]:
-    """One verdict per completion; the dataset's coordinate columns say which case it is of.
-
-    Raises:
-        ValueError: a coordinate column is missing.
-    """
+    """One verdict per completion; the dataset's coordinate columns say which case it is of."""
     if missing := [name for name in COORDINATES if name not in columns]:
         raise ValueError(f"the dataset lacks the columns {missing}; write it with training.data.interop")
     for place, completion in enumerate(completions):

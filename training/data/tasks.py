@@ -82,11 +82,7 @@ class ImportIndex(FolderIndex[ParquetShard]):
 
 
 def read_import_index(folder: Path) -> ImportIndex:
-    """The index of a folder of tasks.
-
-    Raises:
-        UserError: there is none, or a damaged one.
-    """
+    """The index of a folder of tasks; UserError where there is none, or a damaged one."""
     found = ImportIndex.find(folder)
     if found is None:
         raise UserError(

@@ -284,11 +284,7 @@ def export_team(
 
 
 def check_target(target: Path) -> None:
-    """Refuse a place where no folder can be made.
-
-    Raises:
-        UserError: it is taken, or its name has other characters than a folder's.
-    """
+    """Refuse, with a UserError, a place that is taken or has no name for a folder."""
     if not is_checkpoint_name(target.name):
         raise UserError(f"--to {target}: name the folder with letters, digits, _ . @ and - alone")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -328,11 +324,7 @@ def _without_machine(config: RunConfig) -> RunConfig:
 
 
 def _copy_model(source: Path, target: Path) -> None:
-    """Copy a model's folder without the manifest of its checkpoint.
-
-    Raises:
-        UserError: it holds something else than data.
-    """
+    """Copy a model's folder, which must hold data alone, without the manifest of its checkpoint."""
     target.mkdir(parents=True)
     for file in sorted(source.iterdir()):
         if file.name == MANIFEST:

@@ -132,11 +132,7 @@ def is_team_folder(path: Path) -> bool:
 
 
 def find_stage(path: Path, default: str = "marl") -> str:
-    """Return the stage of an exported team, `default` for any other folder.
-
-    Raises:
-        UserError: a damaged record.
-    """
+    """Return the stage of an exported team, `default` for any other folder; raises as `read_record`."""
     return read_record(path).stage if is_team_folder(path) else default
 
 
@@ -207,11 +203,7 @@ def list_needed(record: TeamRecord) -> list[str]:
 
 
 def _check_files(path: Path) -> None:
-    """Refuse a folder that holds anything but data of bounded size, before any of it is read.
-
-    Raises:
-        UserError: names the first such file.
-    """
+    """Refuse a folder that holds anything but data of bounded size, before any of it is read."""
     found = [file.relative_to(path) for file in sorted(path.rglob("*"))]
     found = [relative for relative in found if relative.parts[0] not in HUB_FILES]
     if len(found) > MOST_FILES:

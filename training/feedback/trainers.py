@@ -24,8 +24,7 @@ from training.config.feedback_config import DpoConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow
 from training.learner.token_logprobs import completion_logprobs
-from training.roles.resumable_trainer import ResumableTrainer, device_options
-from training.roles.sft import OnStep, StepReporter
+from training.roles.sft import OnStep, ResumableTrainer, StepReporter, device_options
 from training.runs.resume import StageCheckpoints
 
 ROWS_PER_PASS = 32  # of the reference pass
@@ -67,11 +66,7 @@ def run_dpo(
     config: DpoConfig,
     site: TrainingSite,
 ) -> int:
-    """Train `model` in place by DPO on comparisons; returns the number of steps.
-
-    Raises:
-        ValueError: no rows.
-    """
+    """Train `model` in place by DPO on comparisons, one or more; returns the number of steps."""
     chosen = sum_logprobs(model, [row.chosen for row in rows])
     rejected = sum_logprobs(model, [row.rejected for row in rows])
     examples = [
@@ -104,11 +99,7 @@ def run_reward_model(
     config: RewardModelConfig,
     site: TrainingSite,
 ) -> int:
-    """Train a model with one score as its output in place, on comparisons; returns the number of steps.
-
-    Raises:
-        ValueError: no rows.
-    """
+    """Train a model with one score as its output in place, on comparisons; returns the number of steps."""
     if not rows:
         raise ValueError("no rows")
     examples = [

@@ -121,11 +121,7 @@ def open_engine(
 
 @contextmanager
 def serve(run: Run, models: Mapping[str, Any], stage: str, *, end_id: int) -> Iterator[PolicyEngine]:
-    """The run's engine, serving every role by its own weights of a stage.
-
-    Raises:
-        UserError: as `open_engine`.
-    """
+    """The run's engine, serving every role by its own weights of a stage; raises as `open_engine`."""
     base = find_engine_base(run, name_engine(run.config.engine, run.config.model))
     with serve_models(run.config, models, stage, end_id=end_id, base=base) as opened:
         yield opened
@@ -148,10 +144,7 @@ def serve_models(
 ) -> Iterator[PolicyEngine]:
     """An engine that serves each role by its model of a stage, as `engine` (None: the config) names it.
 
-    `base`: as for `open_engine`.
-
-    Raises:
-        UserError: as `open_engine`.
+    `base`, and what it raises: as of `open_engine`.
     """
     chosen = name_engine(engine or config.engine, config.model)
     chosen = _share_gpu(config, chosen, num_models=len(models))
@@ -171,9 +164,7 @@ def open_rollouts(
     On a GPU it is kept with the decode steps that it has recorded. Every rank has an engine of its own; of
     clients of running servers the first rank's alone hands over adapters. `num_models`: that play, each with
     its own weights. `max_staleness`: steps that the stage's rollouts may be behind the weights.
-
-    Raises:
-        UserError: as `open_engine`.
+    Raises as `open_engine`.
     """
     config = name_engine(run.config.engine, run.config.model)
     if config.name == "transformers":

@@ -116,11 +116,7 @@ def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every
 
 @contextmanager
 def _wearing_adapters(model: PreTrainedModel, config: ModelConfig) -> Iterator[Any]:
-    """The model, for as long with two adapters that say something if such are trained.
-
-    Raises:
-        UserError: adapters that PEFT does not put on this model.
-    """
+    """The model, for as long with two adapters that say something if such are trained."""
     if config.adapter == "none":
         yield model
         return

@@ -260,11 +260,7 @@ class Run:
         return path
 
     def read_json(self, name: str) -> Any:
-        """The value that `write_json` stored.
-
-        Raises:
-            UserError: missing or damaged.
-        """
+        """The value that `write_json` stored; UserError: missing or damaged."""
         return read_json(self._locate(name))
 
     def _locate(self, name: str) -> Path:

@@ -45,11 +45,7 @@ _tracked: _Tracked | None = None
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse trackers that are not installed.
-
-    Raises:
-        UserError: names the first one.
-    """
+    """Refuse, with a UserError, trackers that are not installed."""
     for name in names:
         if find_spec(name) is None:
             raise UserError(

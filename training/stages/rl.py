@@ -145,8 +145,10 @@ def prepare_policies(
     if is_sharded or (memory.bf16 and is_embedded and not has_adapters):
         actors = copy_models(models, base="left_out" if plays_alone and not is_embedded else "copied")
         if memory.bf16:
-            for actor in actors.values():
-                _halve_weights(actor)
+            for actor in actors.values():  # adapters and buffers such as rotary frequencies stay exact
+                for name, parameter in actor.named_parameters():
+                    if "lora_" not in name:
+                        parameter.data = parameter.data.to(torch.bfloat16)
     every = {id(one): one for one in [*models.values(), *(references or {}).values()]}.values()
     if is_sharded:
         for model in every:
@@ -155,13 +157,6 @@ def prepare_policies(
         for model in every:
             compute_in_bf16(model)
     return {"references": references, "actors": actors}
-
-
-def _halve_weights(model: PreTrainedModel) -> None:
-    """Round the weights, but for adapters, to bfloat16; buffers such as rotary frequencies stay exact."""
-    for name, parameter in model.named_parameters():
-        if "lora_" not in name:
-            parameter.data = parameter.data.to(torch.bfloat16)
 
 
 def _make_references(models: Models, load_start: Callable[[], Models]) -> Models:

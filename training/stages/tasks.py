@@ -10,27 +10,25 @@ from functools import partial
 from transformers import PreTrainedModel
 
 from evaluation.scoring.outcomes import StagePlays, read_stage
-from evaluation.scoring.sealed_plays import draw_sealed, solo_player
+from evaluation.scoring.sealed_plays import draw_sealed
 from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
-from scenarios.base import Scenario, Split
+from scenarios.base import Split
 from simulator.chat import Chat
 from simulator.engines.embedded.own_pass import count_positions
 from training.data.demonstrations import TokenRow, demonstration_row, family_texts
 from training.data.tasks import TaskSource, open_source
 from training.models.base_model import quiet_libraries
-from training.models.engine_factory import serve
-from training.models.weights import BASE, is_finished, load_trainable, load_weights
+from training.models.weights import BASE, is_finished, load_trainable
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
-from training.stages.evaluation import play_sealed
+from training.stages.evaluation import play_alone
 from training.stages.from_config import make_chat
 from training.stages.rl import train_on_scenarios
-from training.stages.sft import NUM_VALIDATION_ROWS, make_base, train_on_rows
+from training.stages.sft import NUM_VALIDATION_ROWS, train_base, train_on_rows
 
 Say = Callable[[str], None]
 MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained
-TESTED = {"untrained": BASE, "sft": "sft", "grpo": "grpo"}  # stage -> whose weights are scored
 
 
 def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
@@ -45,7 +43,7 @@ def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
         raise UserError("adapter_sharing 'shared' is for the team: leave it out to train a solver")
     source = open_source(place, seed=config.data.seed, difficulties=config.data.difficulties)
     _claim_run(run, source)
-    make_base(run, lambda: _corpus(source, source.draw("train", MOST_CORPUS_TASKS, None)))
+    train_base(run, _corpus(source))
     role = source.role.name
     if config.sft.max_steps and not is_finished(run, "sft", role):
         say(f"SFT of {config.sft.max_steps} steps on {source.name}")
@@ -55,7 +53,8 @@ def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
         say(f"GRPO of {config.grpo.max_steps} steps on {source.name}")
         with show_progress(f"grpo/{role}", 5 * config.grpo.max_steps):
             _train_grpo(run, source)
-    return [_score(run, source, stage) for stage in _tested_stages(run)]
+    steps = {"untrained": 1, "sft": config.sft.max_steps, "grpo": config.grpo.max_steps}
+    return [_score(run, source, stage) for stage, count in steps.items() if count]
 
 
 def summarise_tasks(scores: Sequence[StagePlays]) -> list[str]:
@@ -84,8 +83,9 @@ def _claim_run(run: Run, source: TaskSource) -> None:
         raise UserError(f"{run.path} holds a solver of other tasks; choose another folder")
 
 
-def _corpus(source: TaskSource, scenarios: Sequence[Scenario]) -> Iterator[str]:
+def _corpus(source: TaskSource) -> Iterator[str]:
     """Every text that a transcript of these tasks is made of."""
+    scenarios = source.draw("train", MOST_CORPUS_TASKS, None)
     tools = "".join(f" {tool.name}" for tool in source.role.tools)
     yield from [f"{source.role.title}. Tools{tools}"] * len(scenarios)
     yield from family_texts(source.family, scenarios)
@@ -149,32 +149,14 @@ def _train_grpo(run: Run, source: TaskSource) -> None:
     )
 
 
-def _tested_stages(run: Run) -> list[str]:
-    steps = {"untrained": 1, "sft": run.config.sft.max_steps, "grpo": run.config.grpo.max_steps}
-    return [stage for stage in TESTED if steps[stage]]
-
-
 def _score(run: Run, source: TaskSource, stage: str) -> StagePlays:
     """The stage's plays of the test tasks, sampled and greedy, made once."""
-    role, config = source.role.name, run.config
+    role, most = source.role.name, run.config.evaluation.num_role_scenarios
     name = f"evaluate/{stage}/{role}"
     if run.is_done(name) and (known := read_stage(run.path, stage, role)):
         return known
-    model, tokenizer = load_weights(run, TESTED[stage], role)
-    chat = make_chat(tokenizer, config)
-    scenarios = draw_sealed(lambda key: source.draw("test", config.evaluation.num_role_scenarios, key))
-    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
-        play = solo_player(
-            role,
-            {source.family.name: source.family},
-            engine=engine,
-            chat=chat,
-            max_turns=config.grpo.max_turns,
-            max_completion_tokens=config.grpo.max_completion_tokens,
-            max_failed_calls=config.grpo.max_failed_calls,
-            kind=config.grpo.agent,
-            roles={role: source.role},
-        )
-        plays = play_sealed(run, stage, role, scenarios, play)
+    scenarios = draw_sealed(lambda key: source.draw("test", most, key))
+    families = {source.family.name: source.family}
+    plays = play_alone(run, stage, role, scenarios, families, roles={role: source.role})
     run.mark_done(name)
     return plays
