@@ -62,7 +62,13 @@ class Lengths:
 def list_phases(config: RunConfig) -> list[Workload]:
     """The training phases of a run; evaluation is not among them."""
     share = config.data.seat_share
-    chat = _make_chat(config)
+    chat: Chat = PlainChat()
+    if config.model.preset == "tiny":
+        from simulator.engines.embedded.hf_chat import HFChat
+        from training.models.base_model import train_tokenizer
+
+        tokenizer = train_tokenizer(corpus_of_run(config, TOKENIZER_SCENARIOS), config.model.vocab_size)
+        chat = HFChat(tokenizer, short_prompts=config.model.short_prompts)
     alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
     seated = {role: measure_lengths(config, role, 1.0, chat) for role in TEAM_ROLES}
     rows = dict.fromkeys(alone, config.sft.max_steps * config.sft.batch_size)
@@ -127,16 +133,6 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
     tools = sum(len(str(tool.as_chat_tool())) for tool in ROLES[role].tools)
     opening = 0 if config.model.short_prompts else len(ROLES[role].mandate) + tools
     return Lengths(context=(opening + context) / CHARACTERS_PER_TOKEN, own=own / CHARACTERS_PER_TOKEN)
-
-
-def _make_chat(config: RunConfig) -> Chat:
-    if config.model.preset != "tiny":
-        return PlainChat()
-    from simulator.engines.embedded.hf_chat import HFChat
-    from training.models.base_model import train_tokenizer
-
-    texts = corpus_of_run(config, TOKENIZER_SCENARIOS)
-    return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
 
 
 LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once

@@ -38,7 +38,9 @@ def refuse_one_call(
         wrong = list(_misname(steps[at], known))
         rng.shuffle(wrong)
         for call in wrong:
-            if _is_refused(call, call_tool):
+            try:
+                call_tool(call)
+            except ToolError:
                 slip = Step(text=steps[at].text, call=call, is_slip=True)
                 return (*steps[:at], slip, replace(steps[at], text=""), *steps[at + 1 :])
     return tuple(steps)
@@ -57,14 +59,6 @@ def _misname(step: Step, known: Sequence[str]) -> Iterator[ToolCall]:
         for wrong in ([*names, names[-1]], *([*names[:-1], other] for other in (*known, *mixed))):
             assert step.call is not None
             yield replace(step.call, arguments={**step.call.arguments, key: wrong})
-
-
-def _is_refused(call: ToolCall, call_tool: Callable[[ToolCall], str]) -> bool:
-    try:
-        call_tool(call)
-    except ToolError:
-        return True
-    return False
 
 
 IGNORED_LABEL = -100

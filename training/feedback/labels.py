@@ -108,9 +108,10 @@ class _Label(_Record, ABC):
         return _digest([self.case, self.seat, prompt, answers, type(self).__name__])
 
     @property
-    @abstractmethod
     def judged(self) -> tuple[Conversation, ...]:
-        """The answers that the reviewer was shown."""
+        """The answers that the reviewer was shown: one, or two to compare."""
+        shown = (getattr(self, name, None) for name in ("answer", "first", "second"))
+        return tuple(answer for answer in shown if answer is not None)
 
     @property
     @abstractmethod
@@ -127,10 +128,6 @@ class Correction(_Label):
     # what should have been; messages with token ids are kept from the answer
 
     @property
-    def judged(self) -> tuple[Conversation, ...]:
-        return (self.answer,)
-
-    @property
     def ruling(self) -> str:
         return _digest_answer(self.corrected)
 
@@ -142,10 +139,6 @@ class Comparison(_Label):
     first: JudgedAnswer
     second: JudgedAnswer
     preferred: Literal["first", "second", "neither"]
-
-    @property
-    def judged(self) -> tuple[Conversation, ...]:
-        return (self.first, self.second)
 
     @property
     def ruling(self) -> str:
@@ -160,10 +153,6 @@ class VerdictLabel(_Label):
     kind: Literal["verdict"] = "verdict"
     answer: JudgedAnswer
     approved: bool
-
-    @property
-    def judged(self) -> tuple[Conversation, ...]:
-        return (self.answer,)
 
     @property
     def ruling(self) -> str:
@@ -297,13 +286,11 @@ QUEUE_FILE = Path("review/queue.jsonl")  # in a run's folder
 Reason = Literal["escalated", "no valid decision", "low margin", "objection", "asked for"]
 
 
-class QueuedItem(BaseModel):
+class QueuedItem(_Record):
     """One answer to judge, or two to compare.
 
     Example: one with two answers can be compared as well as corrected and approved.
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     case: Name  # key of the scenario
     seat: Name  # who answered

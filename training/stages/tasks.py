@@ -42,7 +42,12 @@ def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
     if config.model.adapter_sharing == "shared":
         raise UserError("adapter_sharing 'shared' is for the team: leave it out to train a solver")
     source = open_source(place, seed=config.data.seed, difficulties=config.data.difficulties)
-    _claim_run(run, source)
+    if not run.is_done("tasks"):  # a run folder belongs to one set of tasks
+        if run.is_done(BASE):
+            raise UserError(f"{run.path} holds a run of another kind; choose another folder")
+        run.mark_done("tasks", {"tasks": source.identity})
+    elif run.read_payload("tasks") != {"tasks": source.identity}:
+        raise UserError(f"{run.path} holds a solver of other tasks; choose another folder")
     train_base(run, _corpus(source))
     role = source.role.name
     if config.sft.max_steps and not is_finished(run, "sft", role):
@@ -71,16 +76,6 @@ def summarise_tasks(scores: Sequence[StagePlays]) -> list[str]:
             f" | {sum(one.column('failed_calls'))} | {statistics.fmean(one.column('tokens')):.0f} |"
         )
     return lines
-
-
-def _claim_run(run: Run, source: TaskSource) -> None:
-    """A run folder belongs to one set of tasks."""
-    if not run.is_done("tasks"):
-        if run.is_done(BASE):
-            raise UserError(f"{run.path} holds a run of another kind; choose another folder")
-        run.mark_done("tasks", {"tasks": source.identity})
-    elif run.read_payload("tasks") != {"tasks": source.identity}:
-        raise UserError(f"{run.path} holds a solver of other tasks; choose another folder")
 
 
 def _corpus(source: TaskSource) -> Iterator[str]:

@@ -8,6 +8,7 @@ replay   the tools, asked again on the scenario made anew, say the same word for
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -68,7 +69,7 @@ class KnownNumbers:
         for place, value, shown in find_numbers(text):
             self._work_out(relations, [end for end in waiting if end <= place])
             waiting = [end for end in waiting if end > place]
-            if any(self._is_result(relations[end], place) for end in waiting):
+            if any(relations[end].works_out(place) for end in waiting):
                 continue
             if _BOUND.search(text[:place]):
                 self._known.add(value)
@@ -83,10 +84,6 @@ class KnownNumbers:
                 raise FalseChainError(f"{relation.text!r}, which is false")
             if relation.sign == "=":
                 self._known.add(relation.values[1])
-
-    def _is_result(self, relation: "Relation", place: int) -> bool:
-        """Return whether a number is what an equation works out: it stands after the sign, alone."""
-        return relation.sign == "=" and relation.is_worked_out and place >= relation.sign_place
 
     def _is_known(self, value: Fraction, shown: str) -> bool:
         if value in self._known:
@@ -110,10 +107,14 @@ class Relation:
     """Two sides of a sign, as found in a text. Example: "2 + 2 = 4" holds, "3 > 5" does not."""
 
     def __init__(self, left: str, sign: str, right: str, sign_place: int) -> None:
-        self.text, self.sign, self.sign_place = f"{left} {sign} {right}", sign, sign_place
+        self.text, self.sign, self._sign_place = f"{left} {sign} {right}", sign, sign_place
         self.values = (calculate(left), calculate(right))
-        self.is_worked_out = bool(_OPERATOR.search(left)) and not _OPERATOR.search(right.lstrip("-+"))
-        self._decimals = len(right.partition(".")[2]) if self.is_worked_out else 0
+        self._is_worked_out = bool(_OPERATOR.search(left)) and not _OPERATOR.search(right.lstrip("-+"))
+        self._decimals = len(right.partition(".")[2]) if self._is_worked_out else 0
+
+    def works_out(self, place: int) -> bool:
+        """Return whether the number at a place is what an equation works out: it stands after the sign."""
+        return self.sign == "=" and self._is_worked_out and place >= self._sign_place
 
     def holds(self) -> bool:
         """Return whether it is true; a result with decimals may be rounded to them."""
@@ -269,7 +270,7 @@ def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool
         from_brief |= _list_numbers(turn.asked)
         known.learn(turn.asked)
         reading.hear(turn.asked)
-        words = _leave_answer_out(turn)
+        words, answer = _split_answer(turn)
         for sentence in _SENTENCE.split(turn.text):
             for _, name, value in reading.find_figures(sentence):
                 if name in names and value not in from_brief and (name, value) not in given:
@@ -282,7 +283,7 @@ def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool
         if fault is not None:
             return f"turn {number} states {fault}"
         if concludes and turn.call is None:
-            fault = reading.find_contradiction(words, _read_object(turn.text))
+            fault = reading.find_contradiction(words, answer)
             if fault is not None:
                 return f"turn {number} states {fault}"
         known.learn(turn.observation)
@@ -304,27 +305,19 @@ def _start_reading(lesson: Lesson, turns: Sequence[PlayedTurn]) -> Reading:
     return Reading(frozenset(names), labels, _locate_figures, lesson.brief)
 
 
-def _read_object(text: str) -> Mapping[str, Any]:
-    """The answer of a turn; {} where there is none, which the check of the answer says."""
-    try:
-        value = parse_strict_json(split_answer(text)[1])
-    except AnswerError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _list_numbers(text: str) -> set[float]:
     return {float(token) for token in _TOKEN.findall(text) if token[0].isdigit()}
 
 
-def _leave_answer_out(turn: PlayedTurn) -> str:
-    """The words of a turn: the verifier judges the answer that follows them."""
+def _split_answer(turn: PlayedTurn) -> tuple[str, Mapping[str, Any]]:
+    """The words of a turn and the answer after them, {} where none can be read: the verifier judges it."""
     if turn.call is not None:
-        return turn.text
-    try:
-        return split_answer(turn.text)[0]
-    except AnswerError:
-        return turn.text
+        return turn.text, {}
+    words, value = turn.text, None
+    with suppress(AnswerError):
+        words, text = split_answer(turn.text)
+        value = parse_strict_json(text)
+    return words, value if isinstance(value, dict) else {}
 
 
 def check_replay(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
@@ -380,15 +373,12 @@ def _locate_figures(text: str) -> Iterator[tuple[int, str, float]]:
             continue
         for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
             if following[0].isdigit() and following.isascii():
-                yield found[position].start(), _normalise(token), float(following)
+                is_named = _IDENTIFIER.fullmatch(token) is not None  # A, K2: as they are
+                name = token if is_named else token.lower().removesuffix("s")
+                yield found[position].start(), name, float(following)
             elif following.lower() in _FILLERS or _IDENTIFIER.fullmatch(following):
                 continue
             break
-
-
-def _normalise(word: str) -> str:
-    """Identifiers as they are (A, K2), other words in lower case and without a plural s."""
-    return word if _IDENTIFIER.fullmatch(word) else word.lower().removesuffix("s")
 
 
 def write_messages(turns: Sequence[PlayedTurn]) -> list[Message]:

@@ -375,7 +375,11 @@ async def _play(
         if reply.finish_reason in CUT:
             return tuple(turns), PlayRejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}")
         try:
-            calls = [_read_call(call) for call in reply.calls] or _read_text_call(text)
+            calls = [_read_call(call) for call in reply.calls]
+            if not calls:
+                if OPEN in text:
+                    _refuse_depth(text)
+                calls = list(parse_tool_calls(text))
         except BadToolCallError as error:
             return tuple(turns), PlayRejection(reason="tools", detail=str(error))
         if not calls:
@@ -425,12 +429,6 @@ def _read_call(call: RequestedCall) -> ToolCall:
     if not isinstance(arguments, dict):
         raise BadToolCallError(f"arguments of {call.name[:40]!r} are not an object")
     return ToolCall(name=call.name, arguments=arguments)
-
-
-def _read_text_call(text: str) -> list[ToolCall]:
-    if OPEN in text:
-        _refuse_depth(text)
-    return list(parse_tool_calls(text))
 
 
 def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:
