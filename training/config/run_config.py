@@ -312,14 +312,11 @@ def _lay_over(shared: dict[str, Any], own: Any) -> Any:
     """A stage's keys, and those of `shared` that it does not set; what is no section is left as it is."""
     if not isinstance(own, dict):
         return own
-    inner = {
-        key: _lay_over(value, own[key]) if isinstance(value, dict) and key in own else value
-        for key, value in shared.items()
+    laid = {
+        key: _lay_over(shared[key], value) if isinstance(shared.get(key), dict) else value
+        for key, value in own.items()
     }
-    return {
-        **own,
-        **{key: value for key, value in inner.items() if key not in own or isinstance(value, dict)},
-    }
+    return laid | {key: value for key, value in shared.items() if key not in own}
 
 
 def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:

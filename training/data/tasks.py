@@ -342,29 +342,20 @@ def open_source(place: str, *, seed: int, difficulties: Sequence[int]) -> TaskSo
     Raises:
         UserError: neither, or a damaged folder.
     """
+    folder = Path(place)
     if place in TASK_FAMILIES:
-        return _open_generated(place, seed, difficulties)
-    if not Path(place).exists():
+        family = TASK_FAMILIES[place]
+
+        def generate(split: Split, most: int, key: SealKey | None) -> list[Scenario]:
+            require_key(place, split, key)
+            levels = (difficulty_of(index, difficulties) for index in range(most))
+            return [family.generate(split, seed, index, level) for index, level in enumerate(levels)]
+
+        identity = f"{place}/{seed}/{','.join(map(str, difficulties))}"
+        role = TASK_ROLES[place]
+        return TaskSource(name=place, family=family, role=role, identity=identity, draw=generate)
+    if not folder.exists():
         raise unknown("task family or folder", place, list(TASK_FAMILIES))
-    return _open_folder(Path(place))
-
-
-def _open_generated(name: str, seed: int, difficulties: Sequence[int]) -> TaskSource:
-    family = TASK_FAMILIES[name]
-
-    def draw(split: Split, most: int, key: SealKey | None) -> list[Scenario]:
-        require_key(name, split, key)
-        return [
-            family.generate(split, seed, index, difficulty_of(index, difficulties)) for index in range(most)
-        ]
-
-    levels = ",".join(map(str, difficulties))
-    return TaskSource(
-        name=name, family=family, role=TASK_ROLES[name], identity=f"{name}/{seed}/{levels}", draw=draw
-    )
-
-
-def _open_folder(folder: Path) -> TaskSource:
     tasks = read_tasks(folder)
 
     def draw(split: Split, most: int, key: SealKey | None) -> list[Scenario]:

@@ -164,14 +164,11 @@ def train_single_sft(run: Run, owner: str, source: str) -> None:
 def train_single_grpo(run: Run, owner: str, source: str) -> None:
     """Train the single agent by GRPO on the team reward of its plans, on joint training's cases."""
     config = run.config
-    model, tokenizer = load_trainable(run, source, owner)
     style, grpo = config.model.prompts, _single_grpo_config(config)
     num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
     train_on_scenarios(
         run,
         SINGLE,
-        model,
-        tokenizer,
         lambda place: _draw(config, "train", FIRST_MARL_INDEX + place),
         [_draw(config, "validation", place) for place in range(num_validation)],
         stage="single_grpo",

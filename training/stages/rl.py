@@ -299,20 +299,16 @@ def train_role(
 
     Roles that share their weights take turns in its batches.
     """
-    config = run.config
-    model, tokenizer = load_trainable(run, source, role)
     num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
     train_on_scenarios(
         run,
         role,
-        model,
-        tokenizer,
         partial(draw_scenario, run, role, "train", first_index),
         [draw_scenario(run, role, "validation", 0, place) for place in range(num_validation)],
         stage=stage,
         source=source,
         grpo=grpo,
-        families=families(config.model.prompts),
+        families=families(run.config.model.prompts),
         on_hosts=on_hosts,
         ranks=ranks,
     )
@@ -328,8 +324,6 @@ def draw_scenario(run: Run, role: str, split: Split, first: int, place: int) -> 
 def train_on_scenarios(
     run: Run,
     role: str,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
     draw: Callable[[int], Scenario],
     validation: Sequence[Scenario],
     *,
@@ -341,13 +335,14 @@ def train_on_scenarios(
     on_hosts: bool = False,
     ranks: Ranks = ONE_RANK,
 ) -> None:
-    """Train a model with the weights of stage `source` on rollouts of scenarios, and publish it.
+    """Train the weights that a role has after stage `source` on rollouts of scenarios, and publish them.
 
     `draw`: the scenario at a place; every step plays the next ones. `grpo`: in place of the config's section.
     `on_hosts`: the run's rollout hosts play, if it has any; they know the run's own families alone.
     """
     config, name = run.config, f"{stage}/{role}"
     grpo = grpo or config.grpo
+    model, tokenizer = load_trainable(run, source, role)
     chat, size = make_chat(tokenizer, config), grpo.prompts_per_step
     before = copy_weights(model, role)
     checkpoints = StageCheckpoints(run, name, every_steps=config.checkpoint_every)

@@ -124,21 +124,15 @@ def _write_rows(
 
 def _train_grpo(run: Run, source: TaskSource) -> None:
     config, role = run.config.grpo, source.role.name
-    source_stage = "sft" if run.config.sft.max_steps else BASE
-    model, tokenizer = load_trainable(run, source_stage, role)
-    count = config.max_steps * config.prompts_per_step
-    pool = source.draw("train", count, None)
+    pool = source.draw("train", config.max_steps * config.prompts_per_step, None)
+    num_validation = config.guards.validation_scenarios if config.guards.validate_every else 0
     train_on_scenarios(
         run,
         role,
-        model,
-        tokenizer,
         lambda place: pool[place % len(pool)],
-        source.draw("validation", config.guards.validation_scenarios, None)
-        if config.guards.validate_every
-        else [],
+        source.draw("validation", num_validation, None) if num_validation else [],
         stage="grpo",
-        source=source_stage,
+        source="sft" if run.config.sft.max_steps else BASE,
         families={source.family.name: source.family},
         roles={role: source.role},
     )

@@ -19,7 +19,7 @@ from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calcu
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.rows import Message, Row, load_messages, store_messages, write_opening, write_turn
 from training.data.teacher.lessons import Lesson, open_lesson
-from training.data.teacher.reasoning import Reading, list_upgrades
+from training.data.teacher.reasoning import SENTENCE, TOKEN, Reading, list_upgrades, read_figures
 
 FREE = 10  # whole numbers up to here may count and order things without being given
 _ORDERS = re.compile(r"(?:^|\n)[ \t*-]*$|\b(?:step|turn|option|number|round|rank|#)[ \t]*$", re.I)
@@ -171,15 +171,7 @@ Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
 TOLERANCE = 1e-9  # of a reward
 
-_TOKEN = re.compile(r"\n|[A-Za-z][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|\S")
-_IDENTIFIER = re.compile(r"[A-Z][0-9]{0,2}")
-_FILLERS = frozenset(
-    ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
-)
-_NO_NAMES = frozenset(["to", "by", "from", "than", "over", "under", "most", "least", "per"])
-_MOST_FILLERS = 8
 _LABEL = re.compile(r"^- \[(\w+)\]", re.M)
-_SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +263,7 @@ def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool
         known.learn(turn.asked)
         reading.hear(turn.asked)
         words, answer = _split_answer(turn)
-        for sentence in _SENTENCE.split(turn.text):
+        for sentence in SENTENCE.split(turn.text):
             for _, name, value in reading.find_figures(sentence):
                 if name in names and value not in from_brief and (name, value) not in given:
                     return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
@@ -302,11 +294,11 @@ def _start_reading(lesson: Lesson, turns: Sequence[PlayedTurn]) -> Reading:
     if not isinstance(case, Scenario) and lesson.name in case.seats:
         facts = case.seats[lesson.name].facts
     names = () if labels else list_upgrades(facts)
-    return Reading(frozenset(names), labels, _locate_figures, lesson.brief)
+    return Reading(frozenset(names), labels, lesson.brief)
 
 
 def _list_numbers(text: str) -> set[float]:
-    return {float(token) for token in _TOKEN.findall(text) if token[0].isdigit()}
+    return {float(token) for token in TOKEN.findall(text) if token[0].isdigit()}
 
 
 def _split_answer(turn: PlayedTurn) -> tuple[str, Mapping[str, Any]]:
@@ -353,32 +345,6 @@ def find_rejection(
         if detail is not None:
             return PlayRejection(reason=reason, detail=detail)
     return None
-
-
-def read_figures(text: str) -> Iterator[tuple[str, float]]:
-    """Named figures of a text: a word, at most some filler ("of option B is", ":"), a number, on one line.
-
-    Example: list(read_figures("latency: 53 ms, cost 66")) == [("latency", 53.0), ("cost", 66.0)]
-    """
-    for _, name, value in _locate_figures(text):
-        yield name, value
-
-
-def _locate_figures(text: str) -> Iterator[tuple[int, str, float]]:
-    """(place of the name, name, value)."""
-    found = list(_TOKEN.finditer(text))
-    tokens = [one[0] for one in found]
-    for position, token in enumerate(tokens):
-        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS or token in _NO_NAMES:
-            continue
-        for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
-            if following[0].isdigit() and following.isascii():
-                is_named = _IDENTIFIER.fullmatch(token) is not None  # A, K2: as they are
-                name = token if is_named else token.lower().removesuffix("s")
-                yield found[position].start(), name, float(following)
-            elif following.lower() in _FILLERS or _IDENTIFIER.fullmatch(following):
-                continue
-            break
 
 
 def write_messages(turns: Sequence[PlayedTurn]) -> list[Message]:

@@ -48,6 +48,7 @@ from training.data.teacher.teacher import (
 from training.runs.progress import Progress, progress
 
 SUFFIX = ".journal.jsonl"
+STREAM = ("family", "split", "seed", "difficulties")  # of a request, that say which scenarios it draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,16 +156,8 @@ class _FolderTeacher:
         folder.mkdir(exist_ok=True)
         remove_leftovers(folder)
         journal = Journal(self._out / request.path(number).replace(".parquet", SUFFIX))
-        journal.begin(
-            Heading(
-                author=self._author,
-                family=request.family,
-                split=request.split,
-                seed=request.seed,
-                difficulties=request.difficulties,
-                generator=request.generator,
-            )
-        )
+        stream = {name: getattr(request, name) for name in STREAM}
+        journal.begin(Heading(author=self._author, generator=request.generator, **stream))
         try:
             results = await write_demonstrations(
                 lessons,
@@ -195,12 +188,9 @@ class _FolderTeacher:
         write_atomic(self._out / path, content)
         prompt_tokens, completion_tokens = journal.count_tokens()
         return TeacherShard(
+            **{name: getattr(request, name) for name in STREAM},
             path=path,
-            family=request.family,
-            split=request.split,
             author=self._author,
-            seed=request.seed,
-            difficulties=request.difficulties,
             min_reward=self._rules.min_reward,
             num_scenarios=request.num_scenarios(number),
             num_rows=len(rows),
