@@ -20,7 +20,7 @@ from simulator.chat import Chat, PlainChat
 from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
-from training.data.demonstrations import corpus_of_run, supervised_rows
+from training.data.demonstrations import corpus, supervised_rows
 from training.models.shapes import Shape, find_shape
 
 SAMPLES = 16  # transcripts per role that lengths are taken from
@@ -67,7 +67,7 @@ def list_phases(config: RunConfig) -> list[Workload]:
         from simulator.engines.embedded.hf_chat import HFChat
         from training.models.base_model import train_tokenizer
 
-        tokenizer = train_tokenizer(corpus_of_run(config, TOKENIZER_SCENARIOS), config.model.vocab_size)
+        tokenizer = train_tokenizer(corpus(config, TOKENIZER_SCENARIOS), config.model.vocab_size)
         chat = HFChat(tokenizer, short_prompts=config.model.short_prompts)
     alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
     seated = {role: measure_lengths(config, role, 1.0, chat) for role in TEAM_ROLES}

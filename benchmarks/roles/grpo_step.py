@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _prepare(folder: Path, options: argparse.Namespace) -> tuple[HFChat, Any]:
     """A tiny model that plays the role with tools, its tokenizer, and the cases as TRL reads them."""
-    tokenizer = train_tokenizer(corpus(num_role=200, num_team=50, seed=0, difficulties=DIFFICULTIES), 512)
+    tokenizer = train_tokenizer(corpus(RunConfig(data=DataConfig(difficulties=DIFFICULTIES)), 200), 512)
     model = build_tiny_model(ModelConfig(), tokenizer, seed=0)
     chat = HFChat(tokenizer, short_prompts=True)
     config = SftConfig(max_steps=options.sft_steps)

@@ -38,6 +38,7 @@ from training.stages.from_config import make_chat
 
 DIFFICULTIES: tuple[int, ...] = (1, 2)
 STYLE: Style = "short"
+CONFIG = RunConfig(data=DataConfig(difficulties=DIFFICULTIES), model=ModelConfig(prompts=STYLE))
 FIRST_SEAT_ROW = 500_000  # other cases than those of the role's own family
 MOST_TOKENS = 160  # of a report
 
@@ -64,7 +65,7 @@ def measure_transfer(
     seed: int = 0,
 ) -> list[Transfer]:
     """The rewards of both models for each number of steps at the seat; `control` None: no steps before."""
-    texts = corpus(num_role=150, num_team=150, seed=0, difficulties=DIFFICULTIES, style=STYLE)
+    texts = corpus(CONFIG, 150)
     tokenizer = train_tokenizer(texts, 512)
     chat = HFChat(tokenizer, short_prompts=True)
     first = build_tiny_model(ModelConfig(), tokenizer, seed)
@@ -126,7 +127,7 @@ def _train(
 ) -> None:
     config = SftConfig()
     rows = supervised_rows(
-        RunConfig(data=DataConfig(difficulties=DIFFICULTIES), model=ModelConfig(prompts=STYLE)),
+        CONFIG,
         role,
         chat,
         num_rows=max(1, steps) * config.batch_size,

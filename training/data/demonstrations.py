@@ -204,23 +204,19 @@ def _hold(
     return game, hold_meeting(game, habits=habits)
 
 
-def corpus(
-    *,
-    num_role: int,
-    num_team: int,
-    seed: int,
-    difficulties: Sequence[int],
-    style: Style = "short",
-    questions: int | None = None,
-) -> Iterator[str]:
-    """Every piece of text that a transcript is made of, from the training split, for training a tokenizer."""
+def corpus(config: RunConfig, count: int) -> Iterator[str]:
+    """Every piece of text that a transcript is made of, for training a tokenizer.
+
+    From `count` training scenarios of each role's family, and `count` team cases.
+    """
+    style, seed, levels = config.model.prompts, config.data.seed, config.data.difficulties
     for role in ROLES.values():
         tools = "".join(f" {tool.name}" for tool in role.tools)
-        yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * num_role
-        drawn = (role_scenario(role.name, "train", seed, n, difficulties, style) for n in range(num_role))
+        yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * count
+        drawn = (role_scenario(role.name, "train", seed, n, levels, style) for n in range(count))
         yield from family_texts(families(style)[role.name], drawn)
-    for index in range(num_team):
-        game = PlanGame(team_scenario("train", seed, index, difficulties), style, questions)
+    for index in range(count):
+        game = PlanGame(team_scenario("train", seed, index, levels), style, config.model.questions)
         for name, messages in hold_meeting(game).messages.items():
             for message in messages:
                 yield message.brief
@@ -233,19 +229,6 @@ def family_texts(family: Family, scenarios: Iterable[Scenario]) -> Iterator[str]
         yield scenario.brief
         steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
         yield from _write_steps(steps, partial(family.call_tool, scenario))
-
-
-def corpus_of_run(config: RunConfig, count: int) -> Iterator[str]:
-    """The `corpus` that a run's config sets, from `count` scenarios of each family and `count` team cases."""
-    data, model = config.data, config.model
-    return corpus(
-        num_role=count,
-        num_team=count,
-        seed=data.seed,
-        difficulties=data.difficulties,
-        style=model.prompts,
-        questions=model.questions,
-    )
 
 
 def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:

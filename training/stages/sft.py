@@ -17,7 +17,7 @@ from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig, SftConfig
-from training.data.demonstrations import Habits, TokenRow, corpus_of_run, supervised_rows, take_turns
+from training.data.demonstrations import Habits, TokenRow, corpus, supervised_rows, take_turns
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import quantization, roles_of
@@ -55,7 +55,7 @@ def train_base(run: Run, texts: Iterable[str] | None = None) -> None:
     enter_stage(BASE)
     quantization(config.model)  # an option that this machine cannot run is refused before anything is made
     if config.model.preset == "tiny":
-        texts = corpus_of_run(config, TOKENIZER_SCENARIOS) if texts is None else texts
+        texts = corpus(config, TOKENIZER_SCENARIOS) if texts is None else texts
         tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, config.model.vocab_size)
         model: PreTrainedModel = build_tiny_model(config.model, tokenizer, config.seed)
     else:

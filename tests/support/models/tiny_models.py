@@ -13,6 +13,7 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.loading import load_config
 from training.config.model_config import ModelConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 from training.runs.run_folder import Run
@@ -25,7 +26,7 @@ SMALL = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size
 @cache
 def tiny_texts() -> tuple[str, ...]:
     """Texts of a few scenarios, drawn once per process."""
-    return tuple(corpus(num_role=40, num_team=40, seed=0, difficulties=DIFFICULTIES))
+    return tuple(corpus(RunConfig(data=DataConfig(difficulties=DIFFICULTIES)), 40))
 
 
 @cache
