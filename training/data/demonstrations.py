@@ -166,12 +166,7 @@ def demonstration_row(
 
 
 def seat_row(
-    seat: str,
-    game: PlanGame,
-    chat: Chat,
-    *,
-    meeting: Meeting | None = None,
-    refused_share: float = 0.0,
+    seat: str, game: PlanGame, chat: Chat, *, meeting: Meeting | None = None, refused_share: float = 0.0
 ) -> TokenRow:
     """A role's part in a meeting of experts: report, replies and vote, or questions and decision.
 

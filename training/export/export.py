@@ -208,12 +208,7 @@ BASE_IN_FOLDER = "./base"  # as an adapter names it: found from the folder itsel
 
 
 def export_team(
-    run: Run,
-    target: Path,
-    *,
-    stage: Stage = "marl",
-    with_merged: bool = False,
-    with_gguf: bool = False,
+    run: Run, target: Path, *, stage: Stage = "marl", with_merged: bool = False, with_gguf: bool = False
 ) -> TeamFolder:
     """Write the run's team after `stage` as a new folder; a kill leaves nothing under its name.
 
@@ -247,9 +242,7 @@ def export_team(
         base_model=_name_base(config),
         versions=describe_versions(config.model),
         source=WeightsSource(
-            run=config.name,
-            digest=run.digest,
-            steps={owner: path.name for owner, path in sources.items()},
+            run=config.name, digest=run.digest, steps={owner: path.name for owner, path in sources.items()}
         ),
         config=_without_machine(config),
         evaluation=read_evaluation(run, stage),

@@ -16,14 +16,7 @@ from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from simulator.engines.adapter_names import SINGLE, adapter_of
 from training.config.model_config import ModelConfig
-from training.models.adapters import (
-    attach,
-    load_adapters,
-    owner_of,
-    owners_of,
-    role_weights,
-    save_adapter,
-)
+from training.models.adapters import attach, load_adapters, owner_of, owners_of, role_weights, save_adapter
 from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
 from training.runs.checkpoints import newest_sound, publish, read_manifest
 from training.runs.run_folder import Run

@@ -109,11 +109,7 @@ class Task:
 
 
 def _start_worker(
-    reports: Any,
-    num_threads: int,
-    prepare: Callable[[], None] | None,
-    gpus: Sequence[str],
-    numbers: Any,
+    reports: Any, num_threads: int, prepare: Callable[[], None] | None, gpus: Sequence[str], numbers: Any
 ) -> None:
     global _reports
     _reports = reports

@@ -409,12 +409,7 @@ def _mean_signal(run: Run, stage: str) -> float:
 
 
 def train_marl(
-    run: Run,
-    source: str,
-    ranks: Ranks = ONE_RANK,
-    *,
-    max_steps: int | None = None,
-    ends_here: bool = False,
+    run: Run, source: str, ranks: Ranks = ONE_RANK, *, max_steps: int | None = None, ends_here: bool = False
 ) -> None:
     """Train the team; with `max_steps` it stops there and can be resumed.
 
