@@ -76,8 +76,9 @@ def run_dpo(
 
     def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
         references = torch.tensor([one["ref"] for one in examples])
+        sides = [(one, side) for side in ("chosen", "rejected") for one in examples]
         return {
-            **_pad([*_pairs(examples, "chosen"), *_pairs(examples, "rejected")]),
+            **_pad([(one[f"{side}_ids"], one[f"{side}_mask"]) for one, side in sides]),
             "ref_chosen_logps": references[:, 0],
             "ref_rejected_logps": references[:, 1],
         }
@@ -130,10 +131,6 @@ def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
 
 def _columns(side: str, row: TokenRow) -> dict[str, list[int]]:
     return {f"{side}_ids": list(row.token_ids), f"{side}_mask": list(row.loss_mask)}
-
-
-def _pairs(examples: Sequence[dict[str, Any]], side: str) -> list[tuple[list[int], list[int]]]:
-    return [(one[f"{side}_ids"], one[f"{side}_mask"]) for one in examples]
 
 
 def _pad(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch.Tensor]:

@@ -212,17 +212,11 @@ def prepare_smollm2(cache: Path | None = None) -> Path:
     return target
 
 
+# of the file's configuration
 _KEPT = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_parameters",
-)  # of the file's configuration
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "rope_parameters",
+)  # fmt: skip
 
 
 def _convert(source: Path, folder: Path) -> None:

@@ -73,13 +73,6 @@ def save_weights(
     publish(weights_folder(run, stage, role), f"step_{step}", write, run=identity, step=step)
 
 
-def save_team(run: Run, stage: str, team: Team, tokenizer: PreTrainedTokenizerBase, *, step: int) -> None:
-    """Publish every owner's weights once."""
-    by_owner = {owner_of(run.config.model, role): model for role, model in team.items()}
-    for owner, model in by_owner.items():
-        save_weights(run, stage, owner, model, tokenizer, step=step)
-
-
 def find_weights(run: Run, stage: str, role: str) -> Path:
     """The newest sound checkpoint of a role after a stage.
 

@@ -29,10 +29,10 @@ from training.feedback.reward_model import load_reward_model
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks, explain_lost_ranks
 from training.learner.token_logprobs import compute_in_bf16
-from training.models.adapters import keep_start, roles_of
+from training.models.adapters import keep_start, owner_of, roles_of
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import name_engine, open_rollouts
-from training.models.weights import copy_weights, finish_stage, load_trainable, save_team, weights_differ
+from training.models.weights import copy_weights, finish_stage, load_trainable, save_weights, weights_differ
 from training.rl.best import BestWeights
 from training.rl.hosts import Host, HostPool, Player, RolloutHost
 from training.rl.loop import RLLearner
@@ -481,7 +481,8 @@ def _publish(
     train_s: float,
 ) -> None:
     """Publish the team's weights and mark the stage done."""
-    save_team(run, "marl", models, tokenizer, step=step)
+    for owner, model in {owner_of(run.config.model, role): one for role, one in models.items()}.items():
+        save_weights(run, "marl", owner, model, tokenizer, step=step)
     changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
     rows = logged_values(run, "marl", ())
     signal = {
