@@ -63,7 +63,7 @@ def track(path: Path, config: RunConfig, stage: str, step: int, metrics: Mapping
         atexit.register(stop_tracking)
         trackers = [_make_tracker(name, path, config, stage, step) for name in config.report_to]
         _tracked = _Tracked(path=path, stage=stage, trackers=trackers)
-        with lock_folder(path):  # two that begin at once would both make the project
+        with lock_folder(path.parent):  # two that begin at once would both make the project
             _tracked.tell(lambda tracker: _start(tracker, config))
     _tracked.tell(lambda tracker: tracker.log(dict(metrics), step=step))
 

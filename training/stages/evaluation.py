@@ -90,12 +90,12 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
 def play_sealed_role(
     run: Run, stage: str, role: str, num_scenarios: int, folder: Path | None = None, split: Split = "test"
 ) -> StagePlays:
-    """Play a role after a stage on its first scenarios of a sealed split; `folder` as for `play_alone`."""
+    """Play a role after a stage on its first scenarios of a sealed split; `folder` as for `play_solo`."""
     scenarios = list_test_scenarios(run.config, role, num_scenarios, split)
-    return play_alone(run, stage, role, scenarios, families(run.config.model.prompts), folder=folder)
+    return play_solo(run, stage, role, scenarios, families(run.config.model.prompts), folder=folder)
 
 
-def play_alone(
+def play_solo(
     run: Run,
     stage: str,
     role: str,

@@ -22,7 +22,7 @@ from training.models.base_model import quiet_libraries
 from training.models.weights import BASE, is_finished, load_trainable
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
-from training.stages.evaluation import play_alone
+from training.stages.evaluation import play_solo
 from training.stages.from_config import make_chat
 from training.stages.rl import train_on_scenarios
 from training.stages.sft import NUM_VALIDATION_ROWS, train_base, train_on_rows
@@ -146,6 +146,6 @@ def _score(run: Run, source: TaskSource, stage: str) -> StagePlays:
         return known
     scenarios = draw_sealed(lambda key: source.draw("test", most, key))
     families = {source.family.name: source.family}
-    plays = play_alone(run, stage, role, scenarios, families, roles={role: source.role})
+    plays = play_solo(run, stage, role, scenarios, families, roles={role: source.role})
     run.mark_done(name)
     return plays
