@@ -155,10 +155,18 @@ def open_team_folder(path: Path) -> TeamFolder:
     if manifest.run != name_identity(record):
         raise UserError(f"{path}: {RECORD} and {MANIFEST} are of different teams; export the run again")
     folder = TeamFolder(path=path, record=record)
+    models = [f"{FULL}/{owner}" for owner in record.owners] if record.weights == FULL else [BASE]
+    needed = [
+        RECORD,
+        CARD,
+        *(f"{one}/{file}" for one in models for file in ("config.json", "tokenizer.json")),
+    ]
+    files = ("adapter_config.json", "adapter_model.safetensors")
+    needed += [f"{ADAPTERS}/{owner}/{file}" for owner in folder.adapters for file in files]
+    needed += [f"{MERGED}/{owner}/config.json" for owner in record.owners if record.merged]
     listed = {entry.path for entry in manifest.files}
-    for needed in list_needed(record):
-        if needed not in listed:
-            raise UserError(f"{path}: {needed} is missing; export the run again")
+    if missing := next((one for one in needed if one not in listed), None):  # else the record is not true
+        raise UserError(f"{path}: {missing} is missing; export the run again")
     return folder
 
 
@@ -186,20 +194,6 @@ def read_record(path: Path) -> TeamRecord:
 def name_identity(record: TeamRecord) -> str:
     """Return what the manifest names as its run."""
     return f"{record.source.digest}/export/{record.stage}"
-
-
-def list_needed(record: TeamRecord) -> list[str]:
-    """List the files without which the record is not true."""
-    models = [f"{FULL}/{owner}" for owner in record.owners] if record.weights == FULL else [BASE]
-    needed = [f"{model}/{file}" for model in models for file in ("config.json", "tokenizer.json")]
-    if record.weights == ADAPTERS:
-        for owner in record.owners:
-            needed += [
-                f"{ADAPTERS}/{owner}/{file}" for file in ("adapter_config.json", "adapter_model.safetensors")
-            ]
-    if record.merged:
-        needed += [f"{MERGED}/{owner}/config.json" for owner in record.owners]
-    return [RECORD, CARD, *needed]
 
 
 def _check_files(path: Path) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
@@ -33,6 +33,7 @@ from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from simulator.line_files import LineFile, read_lines
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
+from training.config.section import Section
 from training.data.folders.index import IndexRecord
 from training.data.folders.rows import Message, Row, list_tools
 from training.data.teacher.checks import (
@@ -54,12 +55,8 @@ NOT_SET_BY_KEY = ("url", "model", "api_key")  # options name the first two; a ke
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 
-class TeachingRules(BaseModel):
+class TeachingRules(Section):
     """Rules of a teacher's play, and of keeping it. Example: TeachingRules(min_reward=0.9)"""
-
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
     min_reward: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Least reward of a kept answer; 1 keeps exact optima with right figures only."""
