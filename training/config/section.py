@@ -22,12 +22,16 @@ Temperature = Annotated[float, Field(gt=0, le=10)]
 Difficulty = Annotated[int, Field(ge=MIN_DIFFICULTY, le=MAX_DIFFICULTY)]
 
 
-class Section(BaseModel):
-    """Base of every config model: exact types, finite numbers, unknown keys refused, immutable."""
+class StrictRecord(BaseModel):
+    """Base of what is read from files: exact types, finite numbers, unknown keys refused, immutable."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Section(StrictRecord):
+    """Base of every config model; a docstring below a key says what it means."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     def changed(self, **changes: Any) -> Self:
         """A copy with other values, checked as a config file is; `__` leads into a section.

@@ -41,9 +41,10 @@ from scenarios.tasks.imported import (
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
+from training.config.section import StrictRecord
 from training.data.demonstrations import difficulty_of
 from training.data.folders.card import write_card_file
-from training.data.folders.index import FolderIndex, IndexRecord, ParquetShard
+from training.data.folders.index import FolderIndex, ParquetShard
 from training.data.folders.rows import (
     COLUMNS,
     TEAM,
@@ -57,7 +58,7 @@ from training.data.folders.rows import (
 from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
 
 
-class ImportedFile(IndexRecord):
+class ImportedFile(StrictRecord):
     """A file that was imported. Example: ImportedFile(file="sums.jsonl", sha256="5c...")"""
 
     file: str

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.adapter_names import SHARED
 from training.config.run_config import RunConfig
+from training.config.section import StrictRecord
 from training.runs.checkpoints import MANIFEST, DamagedCheckpointError, verify
 
 RECORD = "team.json"
@@ -39,11 +40,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Stage = Literal["sft", "grpo", "marl"]
 
 
-class _FolderRecord(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Versions(_FolderRecord):
+class Versions(StrictRecord):
     """Digests of what the weights were trained with: another digest means another game.
 
     Example: describe_versions(record.config.model).prompts == record.versions.prompts
@@ -55,7 +52,7 @@ class Versions(_FolderRecord):
     verifier: Digest  # what verifiers say of pinned plays
 
 
-class WeightsSource(_FolderRecord):
+class WeightsSource(StrictRecord):
     """Origin of the weights. Example: WeightsSource(run="demo", digest="4f...", steps={"cto": "step_60"})"""
 
     run: str
@@ -63,7 +60,7 @@ class WeightsSource(_FolderRecord):
     steps: dict[str, str]  # owner -> name of its checkpoint
 
 
-class TeamRecord(_FolderRecord):
+class TeamRecord(StrictRecord):
     """`team.json`.
 
     Example: open_team_folder(Path("exported/demo")).record.roles == {"cto": "cto", "coo": "coo", ...}

@@ -18,13 +18,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, ValidationError
 
 from roles.errors import UserError
 from scenarios.base import Style
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.governance.seals import digest_json
 from simulator.line_files import LineFile, read_lines
+from training.config.section import StrictRecord
 
 MAX_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -32,11 +33,7 @@ Text = Annotated[str, Field(max_length=200_000)]
 Item = TypeVar("Item")
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Message(_Record):
+class Message(StrictRecord):
     """One message of a conversation.
 
     Example: Message(role="assistant", content="accept", token_ids=(41, 3))
@@ -75,7 +72,7 @@ def _check_written(answer: Conversation) -> Conversation:
 JudgedAnswer = Annotated[Conversation, AfterValidator(_check_answer)]
 
 
-class Provenance(_Record):
+class Provenance(StrictRecord):
     """Origin of the answers.
 
     Example: Provenance(run="demo", weights="grpo", style="short")
@@ -87,7 +84,7 @@ class Provenance(_Record):
     source: Literal["web", "gate", "simulated", "import"] = "web"  # where the label was made
 
 
-class _Label(_Record, ABC):
+class _Label(StrictRecord, ABC):
     """Fields of labels of every kind."""
 
     case: Name  # key of the scenario
@@ -286,7 +283,7 @@ QUEUE_FILE = Path("review/queue.jsonl")  # in a run's folder
 Reason = Literal["escalated", "no valid decision", "low margin", "objection", "asked for"]
 
 
-class QueuedItem(_Record):
+class QueuedItem(StrictRecord):
     """One answer to judge, or two to compare.
 
     Example: one with two answers can be compared as well as corrected and approved.

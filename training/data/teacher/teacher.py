@@ -33,8 +33,7 @@ from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from simulator.line_files import LineFile, read_lines
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
-from training.config.section import Section
-from training.data.folders.index import IndexRecord
+from training.config.section import Section, StrictRecord
 from training.data.folders.rows import Message, Row, list_tools
 from training.data.teacher.checks import (
     PlayedTurn,
@@ -128,7 +127,7 @@ class TaughtLesson:
         return json.dumps(value)
 
 
-class Heading(IndexRecord):
+class Heading(StrictRecord):
     """The first line of a journal: what the replies answer.
 
     Example: Heading(author="teacher:qwen2.5-72b", family="cto", split="train", seed=0, difficulties=(1, 2),
@@ -145,7 +144,7 @@ class Heading(IndexRecord):
     generator: str  # see `training.data.folders.datasets.compute_generator_digest`
 
 
-class JournalReply(IndexRecord):
+class JournalReply(StrictRecord):
     """A reply to a scenario; its replies are written in the order of their turns."""
 
     kind: Literal["reply"] = "reply"
@@ -154,7 +153,7 @@ class JournalReply(IndexRecord):
     reply: ChatReply
 
 
-class JournalFailure(IndexRecord):
+class JournalFailure(StrictRecord):
     """A request that got no reply; it is asked again in the next run."""
 
     kind: Literal["failure"] = "failure"
@@ -241,7 +240,7 @@ class Journal:
         if turn == len(before):
             self.replies[key] = (*before, reply)
 
-    def _add(self, line: IndexRecord) -> None:
+    def _add(self, line: StrictRecord) -> None:
         self._file.add(*(one.model_dump_json().encode() for one in (*self._first, line)))
         self._first = []
 
