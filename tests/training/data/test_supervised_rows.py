@@ -194,8 +194,10 @@ def test_labels_are_ignored_exactly_where_the_mask_is_zero() -> None:
 
 
 def rows_of(role: str, first_row: int, num_rows: int, seat_share: float = 0.34) -> list[TokenRow]:
-    options = {"num_rows": num_rows, "first_row": first_row}
-    return list(supervised_rows(CONFIG, role, tiny_chat(), **options, seat_share=seat_share))
+    rows = supervised_rows(
+        CONFIG, role, tiny_chat(), num_rows=num_rows, first_row=first_row, seat_share=seat_share
+    )
+    return list(rows)
 
 
 @pytest.mark.parametrize("role", ["cost", RECONCILER])
