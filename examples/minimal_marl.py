@@ -23,6 +23,7 @@ from simulator.engines.embedded.hf_chat import HFChat
 from simulator.reward import TeamRewardWeights
 from training.config.model_config import ModelConfig
 from training.config.rl_config import MarlConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 from training.rl.credit import CreditAssigner, Shared, dr_grpo
@@ -79,7 +80,7 @@ class ChoosingEngine:
 def train(num_steps: int, num_scenarios: int) -> list[float]:
     """Train the team on the same scenarios in every step; the mean team reward of each step."""
     scenarios = [generate("train", 0, index, 1) for index in range(num_scenarios)]
-    tokenizer = train_tokenizer(corpus(num_role=40, num_team=40, seed=0, difficulties=(1,)), 512)
+    tokenizer = train_tokenizer(corpus(RunConfig(data=DataConfig(difficulties=(1,))), 40), 512)
     chat = HFChat(tokenizer, short_prompts=True)
     models = {role: build_tiny_model(SHAPE, tokenizer, seed) for seed, role in enumerate(ROLES)}
     engine = ChoosingEngine(models, scenarios, chat, chat.end_id)

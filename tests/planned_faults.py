@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from training.runs.faults import set_plan
+from training.runs import faults as places
 
 HANG_S = 3600.0  # how long a planned hang lasts unless somebody ends it
 SLOW_S = 1.0
@@ -103,7 +103,7 @@ class Plan:
 def plan_faults(faults: Sequence[Fault]) -> Plan:
     """Plan these faults for this process in place of what was planned; none: nothing is broken."""
     plan = Plan(faults)
-    set_plan(plan if faults else None)
+    places.plan = plan if faults else None
     return plan
 
 

@@ -20,7 +20,7 @@ from simulator.chat import Chat, PlainChat
 from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
-from training.data.demonstrations import corpus_of_run, rows_of_run
+from training.data.demonstrations import corpus, supervised_rows
 from training.models.shapes import Shape, find_shape
 
 SAMPLES = 16  # transcripts per role that lengths are taken from
@@ -62,7 +62,13 @@ class Lengths:
 def list_phases(config: RunConfig) -> list[Workload]:
     """The training phases of a run; evaluation is not among them."""
     share = config.data.seat_share
-    chat = _make_chat(config)
+    chat: Chat = PlainChat()
+    if config.model.preset == "tiny":
+        from simulator.engines.embedded.hf_chat import HFChat
+        from training.models.base_model import train_tokenizer
+
+        tokenizer = train_tokenizer(corpus(config, TOKENIZER_SCENARIOS), config.model.vocab_size)
+        chat = HFChat(tokenizer, short_prompts=config.model.short_prompts)
     alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
     seated = {role: measure_lengths(config, role, 1.0, chat) for role in TEAM_ROLES}
     rows = dict.fromkeys(alone, config.sft.max_steps * config.sft.batch_size)
@@ -119,7 +125,7 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Workload:
 
 def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat) -> Lengths:
     """Mean lengths of demonstrations: exact with the tiny preset's tokenizer, else from their characters."""
-    rows = list(rows_of_run(config, role, chat, num_rows=SAMPLES, first_row=0, seat_share=seat_share))
+    rows = list(supervised_rows(config, role, chat, num_rows=SAMPLES, first_row=0, seat_share=seat_share))
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
     context = statistics.fmean(len(row.token_ids) - sum(row.loss_mask) for row in rows)
     if not isinstance(chat, PlainChat):
@@ -127,16 +133,6 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
     tools = sum(len(str(tool.as_chat_tool())) for tool in ROLES[role].tools)
     opening = 0 if config.model.short_prompts else len(ROLES[role].mandate) + tools
     return Lengths(context=(opening + context) / CHARACTERS_PER_TOKEN, own=own / CHARACTERS_PER_TOKEN)
-
-
-def _make_chat(config: RunConfig) -> Chat:
-    if config.model.preset != "tiny":
-        return PlainChat()
-    from simulator.engines.embedded.hf_chat import HFChat
-    from training.models.base_model import train_tokenizer
-
-    texts = corpus_of_run(config, TOKENIZER_SCENARIOS)
-    return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
 
 
 LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once
@@ -447,8 +443,7 @@ def stated_workload(text: str) -> Workload:
 
     Example: stated_workload("500x8x5").sampled == 500 * 8 * 5 * TURN_SAMPLED
 
-    Raises:
-        UserError: another form.
+    Raises UserError for another form.
     """
     match = _WORKLOAD.fullmatch(text)
     if match is None:

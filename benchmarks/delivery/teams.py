@@ -6,6 +6,7 @@ import torch
 
 from roles.registry import ROLES
 from training.config.loading import load_config
+from training.config.run_config import RunConfig
 from training.data.demonstrations import corpus
 from training.models.adapters import attach, owners_of
 from training.models.base_model import build_tiny_model, load_pretrained, train_tokenizer
@@ -29,7 +30,7 @@ def make_run(kind: str, path: Path) -> Run:
     def build(seed: int):  # a model and its tokenizer
         if model.preset != "tiny":
             return load_pretrained(model.preset)
-        texts = corpus(num_role=200, num_team=200, seed=0, difficulties=(1, 2))
+        texts = corpus(RunConfig(), 200)
         tokenizer = train_tokenizer(texts, model.vocab_size)
         made = build_tiny_model(model, tokenizer, seed)
         for name, parameter in made.named_parameters():

@@ -40,7 +40,7 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
         marl__memory__micro_batch_tokens=scale.choose(16_384, 2_048),
     )
     model = build_team(shape, scale, checkpointing=True, spread=1e-3)
-    texts = corpus(num_role=40, num_team=40, seed=0, difficulties=(1, 2))
+    texts = corpus(RunConfig(), 40)
     chat = HFChat(train_tokenizer(texts, 512), short_prompts=True)
     learner = make_team_learner(
         dict.fromkeys(TEAM_ROLES, model),

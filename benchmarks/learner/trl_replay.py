@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from training.config.run_config import RunConfig
 from training.data.demonstrations import corpus
 from training.learner.rows import TrainingRow
 from training.models.base_model import train_tokenizer
@@ -65,7 +66,7 @@ def train_on_rows(
             **settings,
         ),
         train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(len(rows) // group_size)]}),
-        processing_class=train_tokenizer(corpus(num_role=40, num_team=40, seed=0, difficulties=(1, 2)), 512),
+        processing_class=train_tokenizer(corpus(RunConfig(), 40), 512),
         rollout_func=rollout,
         **given,
     ).train()

@@ -28,7 +28,7 @@ from serving.environments.trl_env import environment_factory
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
 from training.config.rl_config import GrpoConfig
-from training.config.run_config import SftConfig
+from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import corpus, role_scenario, supervised_rows
 from training.data.interop import prepare_tokenizer, verified_reward, write_trl_folder
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
@@ -81,19 +81,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def _prepare(folder: Path, options: argparse.Namespace) -> tuple[HFChat, Any]:
     """A tiny model that plays the role with tools, its tokenizer, and the cases as TRL reads them."""
-    tokenizer = train_tokenizer(corpus(num_role=200, num_team=50, seed=0, difficulties=DIFFICULTIES), 512)
+    tokenizer = train_tokenizer(corpus(RunConfig(data=DataConfig(difficulties=DIFFICULTIES)), 200), 512)
     model = build_tiny_model(ModelConfig(), tokenizer, seed=0)
     chat = HFChat(tokenizer, short_prompts=True)
     config = SftConfig(max_steps=options.sft_steps)
     rows = list(
         supervised_rows(
+            RunConfig(data=DataConfig(difficulties=DIFFICULTIES)),
             options.role,
             chat,
             num_rows=config.max_steps * config.batch_size,
             first_row=10_000,
             seat_share=0.0,
-            seed=0,
-            difficulties=DIFFICULTIES,
         )
     )
     run_sft(

@@ -133,17 +133,7 @@ def _load(config: RunConfig, folder: Path, names: tuple[str, ...]) -> tuple[Any,
 
 
 def _draw(config: RunConfig, chat: HFChat, role: str, count: int, *, seat_share: float) -> list[TokenRow]:
-    drawn = supervised_rows(
-        role,
-        chat,
-        num_rows=count,
-        first_row=0,
-        seat_share=seat_share,
-        seed=0,
-        difficulties=config.data.difficulties,
-        style=config.model.prompts,
-        questions=config.model.questions,
-    )
+    drawn = supervised_rows(config, role, chat, num_rows=count, first_row=0, seat_share=seat_share)
     return list(drawn)
 
 

@@ -28,7 +28,7 @@ from scenarios.team import PlanGame
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
-from training.config.run_config import SftConfig
+from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import corpus, supervised_rows, team_scenario
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
 from training.models.weights import load_weights
@@ -38,6 +38,7 @@ from training.stages.from_config import make_chat
 
 DIFFICULTIES: tuple[int, ...] = (1, 2)
 STYLE: Style = "short"
+CONFIG = RunConfig(data=DataConfig(difficulties=DIFFICULTIES), model=ModelConfig(prompts=STYLE))
 FIRST_SEAT_ROW = 500_000  # other cases than those of the role's own family
 MOST_TOKENS = 160  # of a report
 
@@ -64,7 +65,7 @@ def measure_transfer(
     seed: int = 0,
 ) -> list[Transfer]:
     """The rewards of both models for each number of steps at the seat; `control` None: no steps before."""
-    texts = corpus(num_role=150, num_team=150, seed=0, difficulties=DIFFICULTIES, style=STYLE)
+    texts = corpus(CONFIG, 150)
     tokenizer = train_tokenizer(texts, 512)
     chat = HFChat(tokenizer, short_prompts=True)
     first = build_tiny_model(ModelConfig(), tokenizer, seed)
@@ -126,14 +127,12 @@ def _train(
 ) -> None:
     config = SftConfig()
     rows = supervised_rows(
+        CONFIG,
         role,
         chat,
         num_rows=max(1, steps) * config.batch_size,
         first_row=first_row,
         seat_share=seat_share,
-        seed=0,
-        difficulties=DIFFICULTIES,
-        style=STYLE,
     )
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
         run_sft(

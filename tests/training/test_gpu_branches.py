@@ -23,7 +23,7 @@ from training.learner import fsdp, row_attention
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.engine_factory import open_rollouts
 from training.rl.update import PolicyUpdater
-from training.roles.resumable_trainer import device_options
+from training.roles.sft import device_options
 from training.runs.run_folder import Run
 from training.runs.state_files import capture_random_states, restore_random_states
 from training.stages import on_ranks

@@ -7,7 +7,8 @@ import difflib
 import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import lru_cache, reduce
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +20,7 @@ from roles.errors import UserError, unknown
 from scenarios.written.strict_yaml import parse_yaml, read_user_text
 from training.config.rl_config import RLConfig
 from training.config.run_config import RL_STAGES, RunConfig, correct_for_engine, spread_shared
-from training.config.section import list_keys
+from training.config.section import list_keys, section_of
 
 LIST_OF_KEYS = "`emads demo --print-config` lists all keys"
 
@@ -38,10 +39,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return value
 
 
-@lru_cache(maxsize=16)
-def _parse_once(text: str, source: str) -> Any:
-    """A run reads its config at every stage, and strict YAML takes 25 ms."""
-    return parse_yaml(text, source)
+_parse_once = lru_cache(maxsize=16)(parse_yaml)  # read at every stage, and strict YAML takes 25 ms
 
 
 def apply_override(values: dict[str, Any], assignment: str) -> None:
@@ -76,11 +74,7 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> RunC
 
 
 def validate_config(values: dict[str, Any], source: str) -> RunConfig:
-    """`values` as a RunConfig; `source` is where a mistake is to be mended.
-
-    Raises:
-        UserError: as `load_config`.
-    """
+    """`values` as a RunConfig; `source` is shown in mistakes. Raises as `load_config`."""
     try:
         text = json.dumps(correct_for_engine(spread_shared(values)))
     except (TypeError, ValueError, RecursionError) as error:
@@ -92,23 +86,13 @@ def validate_config(values: dict[str, Any], source: str) -> RunConfig:
         raise _explain(details[0], source) from None
 
 
-def _section_at(path: Sequence[str | int]) -> type[BaseModel]:
-    section: type[BaseModel] = RunConfig
-    for key in path:
-        field = section.model_fields.get(str(key))
-        if field is None or not (
-            isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        ):
-            break
-        section = field.annotation
-    return section
-
-
 def _explain(error: ErrorDetails, source: str) -> UserError:
     path = error["loc"]
     where = ".".join(str(part) for part in path)
     keys = [part for part in path if isinstance(part, str)]
-    section = _section_at(keys[:-1])
+    section: type[BaseModel] = RunConfig
+    for key in keys[:-1]:
+        section = section_of(section.model_fields.get(key)) or section
     if error["type"] == "extra_forbidden":
         return _unknown_key(where, section, ".".join([*keys[:-1], ""]), source)
     value = json.dumps(error["input"])
@@ -120,7 +104,7 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
     if error["type"] == "value_error":
         named = f"config key {where}: " if where else ""
         return UserError(f"{named}{error['ctx']['error']} (in {source} or by --set)")
-    if field is None or (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+    if field is None or section_of(field):
         return UserError(f"config key {where} = {shown}: must be a section with keys of its own")
     message = error["msg"][0].lower() + error["msg"][1:]
     default = json.dumps(field.get_default())
@@ -147,7 +131,7 @@ def render_config(config: RunConfig) -> str:
     shared = {
         f"rl.{key}"
         for key in list_keys(RLConfig)
-        if _value_at(config.grpo, key) == _value_at(config.marl, key)
+        if attrgetter(key)(config.grpo) == attrgetter(key)(config.marl)
     }
     lines = _render_section(
         config,
@@ -158,10 +142,6 @@ def render_config(config: RunConfig) -> str:
     common = ["rl:  # What GRPO and joint training have alike; a stage's own section may say otherwise."]
     common += _render_section(config.grpo, "  ", shared.__contains__, "rl.")
     return "\n".join([*lines[:start], *common, "", *lines[start:]]) + "\n"
-
-
-def _value_at(section: Any, key: str) -> Any:
-    return reduce(getattr, key.split("."), section)
 
 
 def _render_section(

@@ -17,16 +17,7 @@ from roles.registry import ROLES
 from simulator.reward import TeamRewardWeights
 from training.config.model_config import ModelConfig
 from training.config.rl_config import GrpoConfig, MarlConfig, RLConfig
-from training.config.section import (
-    Count,
-    Difficulty,
-    Place,
-    PositiveCount,
-    Rate,
-    Section,
-    check_micro_batch,
-    check_patience,
-)
+from training.config.section import Count, Difficulty, Place, PositiveCount, Rate, Section, check_patience
 
 
 class SftConfig(Section):
@@ -65,7 +56,10 @@ class SftConfig(Section):
             raise ValueError(
                 "start_from gives every role its own weights, transfer_from another role's: leave one out"
             )
-        check_micro_batch(self.micro_batch_size, self.batch_size, "batch_size")
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            raise ValueError(
+                f"micro_batch_size {self.micro_batch_size} must divide batch_size {self.batch_size}"
+            )
         check_patience(self.patience, self.validate_every)
         return self
 
@@ -277,30 +271,19 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _keep_streams_apart(self) -> Self:
         """Refuse a stage that would run into the training scenarios of the stage after it, or never end."""
-        sft, grpo, marl = self.sft, self.grpo, self.marl
-        stages = (
-            ("sft.max_steps", sft.max_steps, sft.batch_size, FIRST_GRPO_INDEX, "GRPO's scenarios"),
-            (
-                "grpo.max_steps",
-                grpo.max_steps,
-                grpo.prompts_per_step,
-                FIRST_MARL_INDEX - FIRST_GRPO_INDEX,
-                "the cases of joint training",
-            ),
-            (
-                "marl.max_steps",
-                marl.max_steps,
-                marl.scenarios_per_step,
-                FIRST_REVIEW_INDEX - FIRST_MARL_INDEX,
-                "the review's cases",
-            ),
+        room = (
+            FIRST_GRPO_INDEX  # as from there to joint training's first index, and from there to the review's
         )
-        for key, steps, per_step, room, end in stages:
+        for section, steps, per_step, end in (
+            ("sft", self.sft.max_steps, self.sft.batch_size, "GRPO's scenarios"),
+            ("grpo", self.grpo.max_steps, self.grpo.prompts_per_step, "the cases of joint training"),
+            ("marl", self.marl.max_steps, self.marl.scenarios_per_step, "the review's cases"),
+        ):
             if steps * per_step > room:
                 raise ValueError(
-                    f"{key} = {steps} with {per_step} scenarios each is {steps * per_step:,} scenarios, but"
-                    f" there are {max(room, 0):,} before {end}; take at most"
-                    f" {max(room, 0) // per_step:,} steps"
+                    f"{section}.max_steps = {steps} with {per_step} scenarios each is {steps * per_step:,}"
+                    f" scenarios, but there are {room:,} before {end}; take at most {room // per_step:,}"
+                    " steps"
                 )
         return self
 
@@ -329,14 +312,11 @@ def _lay_over(shared: dict[str, Any], own: Any) -> Any:
     """A stage's keys, and those of `shared` that it does not set; what is no section is left as it is."""
     if not isinstance(own, dict):
         return own
-    inner = {
-        key: _lay_over(value, own[key]) if isinstance(value, dict) and key in own else value
-        for key, value in shared.items()
+    laid = {
+        key: _lay_over(shared[key], value) if isinstance(shared.get(key), dict) else value
+        for key, value in own.items()
     }
-    return {
-        **own,
-        **{key: value for key, value in inner.items() if key not in own or isinstance(value, dict)},
-    }
+    return laid | {key: value for key, value in shared.items() if key not in own}
 
 
 def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:

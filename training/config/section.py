@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY
 
@@ -21,12 +22,16 @@ Temperature = Annotated[float, Field(gt=0, le=10)]
 Difficulty = Annotated[int, Field(ge=MIN_DIFFICULTY, le=MAX_DIFFICULTY)]
 
 
-class Section(BaseModel):
-    """Base of every config model: exact types, finite numbers, unknown keys refused, immutable."""
+class StrictRecord(BaseModel):
+    """Base of what is read from files: exact types, finite numbers, unknown keys refused, immutable."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Section(StrictRecord):
+    """Base of every config model; a docstring below a key says what it means."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     def changed(self, **changes: Any) -> Self:
         """A copy with other values, checked as a config file is; `__` leads into a section.
@@ -46,24 +51,24 @@ class Section(BaseModel):
         return type(self).model_validate(values)
 
 
+def section_of(field: FieldInfo | None) -> type[BaseModel] | None:
+    """The section that a key holds; None of any other key."""
+    kind = None if field is None else field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
 def list_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Dotted names of all keys of a section; those of sections inside it follow the section's own name."""
     for name, field in section.model_fields.items():
         yield prefix + name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from list_keys(field.annotation, f"{prefix}{name}.")
+        if inner := section_of(field):
+            yield from list_keys(inner, f"{prefix}{name}.")
 
 
 def check_batch(size: int, name: str) -> None:
     """Raise ValueError where so many completions before one optimizer step fill the memory."""
     if size > MAX_BATCH:
         raise ValueError(f"{name} is {size:,} completions, at most {MAX_BATCH:,}")
-
-
-def check_micro_batch(micro: int, batch: int, name: str) -> None:
-    """Raise ValueError where micro-batches of this size do not fill a batch."""
-    if micro and batch % micro:
-        raise ValueError(f"micro_batch_size {micro} must divide {name} {batch}")
 
 
 def check_patience(patience: int, validate_every: int) -> None:

@@ -38,7 +38,9 @@ def refuse_one_call(
         wrong = list(_misname(steps[at], known))
         rng.shuffle(wrong)
         for call in wrong:
-            if _is_refused(call, call_tool):
+            try:
+                call_tool(call)
+            except ToolError:
                 slip = Step(text=steps[at].text, call=call, is_slip=True)
                 return (*steps[:at], slip, replace(steps[at], text=""), *steps[at + 1 :])
     return tuple(steps)
@@ -57,14 +59,6 @@ def _misname(step: Step, known: Sequence[str]) -> Iterator[ToolCall]:
         for wrong in ([*names, names[-1]], *([*names[:-1], other] for other in (*known, *mixed))):
             assert step.call is not None
             yield replace(step.call, arguments={**step.call.arguments, key: wrong})
-
-
-def _is_refused(call: ToolCall, call_tool: Callable[[ToolCall], str]) -> bool:
-    try:
-        call_tool(call)
-    except ToolError:
-        return True
-    return False
 
 
 IGNORED_LABEL = -100
@@ -102,29 +96,18 @@ class Transcript:
         self._ids: list[int] = []
         self._mask: list[int] = []
 
-    def given(self, ids: Sequence[int]) -> "Transcript":
+    def given(self, ids: Sequence[int], bit: int = 0) -> "Transcript":
         self._ids += ids
-        self._mask += [0] * len(ids)
-        return self
-
-    def own(self, text: str) -> "Transcript":
-        ids = [*self._chat.encode(text), self._chat.end_id]
-        self._ids += ids
-        self._mask += [1] * len(ids)
+        self._mask += [bit] * len(ids)
         return self
 
     def played(self, steps: Sequence[Step], call_tool: CallTool) -> "Transcript":
         """The role's steps, but for slips trained; every call is answered by the tool."""
         for step in steps:
-            if step.call is None:
-                self.own(step.text)
-                continue
-            turn = format_tool_call(step.text, step.call)
-            if step.is_slip:
-                self.given([*self._chat.encode(turn), self._chat.end_id])
-            else:
-                self.own(turn)
-            self.given(self._chat.observe(answer_call(step, call_tool)))
+            turn = step.text if step.call is None else format_tool_call(step.text, step.call)
+            self.given([*self._chat.encode(turn), self._chat.end_id], bit=int(not step.is_slip))
+            if step.call is not None:
+                self.given(self._chat.observe(answer_call(step, call_tool)))
         return self
 
     def row(self, *, at_table: bool = False) -> TokenRow:
@@ -183,12 +166,7 @@ def demonstration_row(
 
 
 def seat_row(
-    seat: str,
-    game: PlanGame,
-    chat: Chat,
-    *,
-    meeting: Meeting | None = None,
-    refused_share: float = 0.0,
+    seat: str, game: PlanGame, chat: Chat, *, meeting: Meeting | None = None, refused_share: float = 0.0
 ) -> TokenRow:
     """A role's part in a meeting of experts: report, replies and vote, or questions and decision.
 
@@ -221,23 +199,19 @@ def _hold(
     return game, hold_meeting(game, habits=habits)
 
 
-def corpus(
-    *,
-    num_role: int,
-    num_team: int,
-    seed: int,
-    difficulties: Sequence[int],
-    style: Style = "short",
-    questions: int | None = None,
-) -> Iterator[str]:
-    """Every piece of text that a transcript is made of, from the training split, for training a tokenizer."""
+def corpus(config: RunConfig, count: int) -> Iterator[str]:
+    """Every piece of text that a transcript is made of, for training a tokenizer.
+
+    From `count` training scenarios of each role's family, and `count` team cases.
+    """
+    style, seed, levels = config.model.prompts, config.data.seed, config.data.difficulties
     for role in ROLES.values():
         tools = "".join(f" {tool.name}" for tool in role.tools)
-        yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * num_role
-        drawn = (role_scenario(role.name, "train", seed, n, difficulties, style) for n in range(num_role))
+        yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * count
+        drawn = (role_scenario(role.name, "train", seed, n, levels, style) for n in range(count))
         yield from family_texts(families(style)[role.name], drawn)
-    for index in range(num_team):
-        game = PlanGame(team_scenario("train", seed, index, difficulties), style, questions)
+    for index in range(count):
+        game = PlanGame(team_scenario("train", seed, index, levels), style, config.model.questions)
         for name, messages in hold_meeting(game).messages.items():
             for message in messages:
                 yield message.brief
@@ -252,19 +226,6 @@ def family_texts(family: Family, scenarios: Iterable[Scenario]) -> Iterator[str]
         yield from _write_steps(steps, partial(family.call_tool, scenario))
 
 
-def corpus_of_run(config: RunConfig, count: int) -> Iterator[str]:
-    """The `corpus` that a run's config sets, from `count` scenarios of each family and `count` team cases."""
-    data, model = config.data, config.model
-    return corpus(
-        num_role=count,
-        num_team=count,
-        seed=data.seed,
-        difficulties=data.difficulties,
-        style=model.prompts,
-        questions=model.questions,
-    )
-
-
 def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:
     for step in steps:
         if step.call is None:
@@ -276,47 +237,10 @@ def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:
 
 def take_turns(streams: Sequence[Iterable[TokenRow]], num_rows: int) -> list[TokenRow]:
     """The first `num_rows` rows, one of each stream in turn."""
-    rows = chain.from_iterable(zip(*streams, strict=True))
-    return list(islice(rows, num_rows))
+    return list(islice(chain.from_iterable(zip(*streams, strict=True)), num_rows))
 
 
 def supervised_rows(
-    role: str,
-    chat: Chat,
-    *,
-    num_rows: int,
-    first_row: int,
-    seat_share: float,
-    seed: int,
-    difficulties: Sequence[int],
-    split: Split = "train",
-    style: Style = "short",
-    questions: int | None = None,
-    habits: Habits | None = None,
-    refused_share: float = 0.0,
-) -> Iterator[TokenRow]:
-    """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
-
-    A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
-    `habits`: of all experts at the table; None: each draws its own. `refused_share`: of the rows, or of a
-    seat's messages, in which a tool refuses a wrong call that is not learnt from.
-
-    Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
-    """
-
-    def hold(index: int) -> tuple[PlanGame, Meeting]:
-        return _hold(split, seed, index, difficulty_of(index, difficulties), style, questions, habits)
-
-    for row in range(first_row, first_row + num_rows):
-        if role in TEAM_ROLES and is_in_share(row, seat_share):
-            game, meeting = hold(row)
-            yield seat_row(role, game, chat, meeting=meeting, refused_share=refused_share)
-        else:
-            scenario = role_scenario(role, split, seed, row, difficulties, style)
-            yield demonstration_row(families(style)[role], scenario, chat, refused_share=refused_share)
-
-
-def rows_of_run(
     config: RunConfig,
     role: str,
     chat: Chat,
@@ -327,18 +251,20 @@ def rows_of_run(
     split: Split = "train",
     habits: Habits | None = None,
 ) -> Iterator[TokenRow]:
-    """Supervised rows of a role as a run's config sets them; `seat_share` in place of the config's."""
-    return supervised_rows(
-        role,
-        chat,
-        num_rows=num_rows,
-        first_row=first_row,
-        seat_share=config.data.seat_share if seat_share is None else seat_share,
-        seed=config.data.seed,
-        difficulties=config.data.difficulties,
-        split=split,
-        style=config.model.prompts,
-        questions=config.model.questions,
-        habits=habits,
-        refused_share=config.sft.refused_share,
-    )
+    """Supervised rows of a role as a run's config sets them; `seat_share` in place of the config's.
+
+    A role without a seat in generated cases has its own family alone. `habits`: of all experts at the table;
+    None: each draws its own. Row numbers are stable: rows from `first_row` on are other scenarios than the
+    rows before.
+    """
+    data, model, refused = config.data, config.model, config.sft.refused_share
+    share = data.seat_share if seat_share is None else seat_share
+    for row in range(first_row, first_row + num_rows):
+        if role in TEAM_ROLES and is_in_share(row, share):
+            level = difficulty_of(row, data.difficulties)
+            game, meeting = _hold(split, data.seed, row, level, model.prompts, model.questions, habits)
+            yield seat_row(role, game, chat, meeting=meeting, refused_share=refused)
+        else:
+            scenario = role_scenario(role, split, data.seed, row, data.difficulties, model.prompts)
+            family = families(model.prompts)[role]
+            yield demonstration_row(family, scenario, chat, refused_share=refused)

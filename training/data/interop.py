@@ -58,14 +58,13 @@ def write_trl_folder(
             build_rows(role, split, seed, index, difficulty_of(index, difficulties), style)[0]
             for index in range(number)
         ]
-        for folder, table in (("sft", _sft_table), ("grpo", _grpo_table)):
+        for folder, table in (("sft", _sft_table(rows, direct)), ("grpo", _grpo_table(rows, style))):
             folders[folder].mkdir(parents=True, exist_ok=True)
-            made = table(rows, direct=direct, style=style)
-            made.to_parquet(folders[folder] / f"{name}.parquet")
+            table.to_parquet(folders[folder] / f"{name}.parquet")
     return folders
 
 
-def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, style: Style) -> Dataset:
+def _sft_table(rows: Sequence[dict[str, Any]], direct: bool) -> Dataset:
     made = []
     for row in rows:
         messages = load_messages(row["messages"])
@@ -78,7 +77,7 @@ def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, style: Style) ->
     return Dataset.from_list(made, features=Features(messages=List(Json()), tools=List(Json())))
 
 
-def _grpo_table(rows: Sequence[dict[str, Any]], *, direct: bool, style: Style) -> Dataset:
+def _grpo_table(rows: Sequence[dict[str, Any]], style: Style) -> Dataset:
     made = [
         {name: row[name] for name in COORDINATES if name in row}
         | {"style": style, "prompt": load_messages(row["messages"])[:2]}
@@ -122,11 +121,7 @@ def feasible_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
 
 
 def _judge(completions: Sequence[Any], columns: dict[str, Any]) -> Iterator[Verdict]:
-    """One verdict per completion; the dataset's coordinate columns say which case it is of.
-
-    Raises:
-        ValueError: a coordinate column is missing.
-    """
+    """One verdict per completion; the dataset's coordinate columns say which case it is of."""
     if missing := [name for name in COORDINATES if name not in columns]:
         raise ValueError(f"the dataset lacks the columns {missing}; write it with training.data.interop")
     for place, completion in enumerate(completions):

@@ -6,7 +6,6 @@ plan with its own tools instead.
 """
 
 import json
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from evaluation.scoring.baselines import write_alone
 from roles.base import AnswerError, Role
 from roles.limits import MAX_LONE_CALLS
 from roles.team import RECONCILER, Decision
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict, rejected
+from scenarios.base import Family, Scenario, Step, Style, ToolCall, Verdict, rejected
 from scenarios.company.optimum import recheck_optimum
 from scenarios.team import PlanGame, TeamScenario, generate
 from scenarios.team.demonstrations import Meeting, hold_meeting
@@ -37,27 +36,15 @@ def single_family(style: Style, weights: TeamRewardWeights) -> Family:
     A team reward below 0 is 0: a family's rewards are in [0, 1].
     """
 
-    def generate_one(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
-        return make_scenario(generate(split, seed, index, difficulty), style)
-
-    def verify(scenario: Scenario, text: str) -> Verdict:
-        return judge_plan(scenario.truth[TRUTH], text, weights, style)
-
-    def call_tool(scenario: Scenario, call: ToolCall) -> str:
-        return SingleGame(scenario.truth[TRUTH], style).call_tool(call)
-
-    def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
-        return demonstrate_alone(scenario.truth[TRUTH], style)
-
     return Family(
         name=SINGLE,
         role=SINGLE,
-        generate=generate_one,
-        verify=verify,
+        generate=lambda *place: make_scenario(generate(*place), style),
+        verify=lambda scenario, text: judge_plan(scenario.truth[TRUTH], text, weights, style),
         solve=lambda scenario: solve_alone(scenario.truth[TRUTH]),
         certify=lambda scenario: certify_alone(scenario.truth[TRUTH]),
-        call_tool=call_tool,
-        demonstrate=demonstrate,
+        call_tool=lambda scenario, call: SingleGame(scenario.truth[TRUTH], style).call_tool(call),
+        demonstrate=lambda scenario, rng: demonstrate_alone(scenario.truth[TRUTH], style),
         max_calls=MAX_LONE_CALLS,
     )
 

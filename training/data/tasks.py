@@ -41,9 +41,10 @@ from scenarios.tasks.imported import (
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
+from training.config.section import StrictRecord
 from training.data.demonstrations import difficulty_of
 from training.data.folders.card import write_card_file
-from training.data.folders.index import FolderIndex, IndexRecord, ParquetShard
+from training.data.folders.index import FolderIndex, ParquetShard
 from training.data.folders.rows import (
     COLUMNS,
     TEAM,
@@ -57,7 +58,7 @@ from training.data.folders.rows import (
 from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
 
 
-class ImportedFile(IndexRecord):
+class ImportedFile(StrictRecord):
     """A file that was imported. Example: ImportedFile(file="sums.jsonl", sha256="5c...")"""
 
     file: str
@@ -82,11 +83,7 @@ class ImportIndex(FolderIndex[ParquetShard]):
 
 
 def read_import_index(folder: Path) -> ImportIndex:
-    """The index of a folder of tasks.
-
-    Raises:
-        UserError: there is none, or a damaged one.
-    """
+    """The index of a folder of tasks; UserError where there is none, or a damaged one."""
     found = ImportIndex.find(folder)
     if found is None:
         raise UserError(
@@ -346,29 +343,20 @@ def open_source(place: str, *, seed: int, difficulties: Sequence[int]) -> TaskSo
     Raises:
         UserError: neither, or a damaged folder.
     """
+    folder = Path(place)
     if place in TASK_FAMILIES:
-        return _open_generated(place, seed, difficulties)
-    if not Path(place).exists():
+        family = TASK_FAMILIES[place]
+
+        def generate(split: Split, most: int, key: SealKey | None) -> list[Scenario]:
+            require_key(place, split, key)
+            levels = (difficulty_of(index, difficulties) for index in range(most))
+            return [family.generate(split, seed, index, level) for index, level in enumerate(levels)]
+
+        identity = f"{place}/{seed}/{','.join(map(str, difficulties))}"
+        role = TASK_ROLES[place]
+        return TaskSource(name=place, family=family, role=role, identity=identity, draw=generate)
+    if not folder.exists():
         raise unknown("task family or folder", place, list(TASK_FAMILIES))
-    return _open_folder(Path(place))
-
-
-def _open_generated(name: str, seed: int, difficulties: Sequence[int]) -> TaskSource:
-    family = TASK_FAMILIES[name]
-
-    def draw(split: Split, most: int, key: SealKey | None) -> list[Scenario]:
-        require_key(name, split, key)
-        return [
-            family.generate(split, seed, index, difficulty_of(index, difficulties)) for index in range(most)
-        ]
-
-    levels = ",".join(map(str, difficulties))
-    return TaskSource(
-        name=name, family=family, role=TASK_ROLES[name], identity=f"{name}/{seed}/{levels}", draw=draw
-    )
-
-
-def _open_folder(folder: Path) -> TaskSource:
     tasks = read_tasks(folder)
 
     def draw(split: Split, most: int, key: SealKey | None) -> list[Scenario]:

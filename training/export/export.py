@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from evaluation.scoring.baselines import TablePlay, check_reports, play_experts
+from evaluation.scoring.baselines import check_reports, play_experts
 from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
 from roles.errors import UserError
 from roles.registry import ROLES
@@ -53,7 +53,7 @@ from training.export.team_folder import (
     name_identity,
     open_team_folder,
 )
-from training.models.adapters import WEIGHTS, load_adapters, owner_of
+from training.models.adapters import WEIGHTS, load_adapters, owner_of, owners_of
 from training.models.base_model import (
     HUB_ID,
     PRETRAINED,
@@ -169,7 +169,7 @@ def find_changes(then: Versions, now: Versions) -> list[str]:
 
 
 def _list_prompts(case: TeamScenario, game: PlanGame) -> list[Any]:
-    play = _play(case, *PLAYERS[0])
+    play = play_experts(*PLAYERS[0])(case, random.Random(0))
     reports = {
         seat: game.read_report(seat, report.model_dump_json()) for seat, report in play.reports.items()
     }
@@ -195,12 +195,8 @@ def _list_verdicts(style: Style) -> list[Any]:
 
 
 def _judge_plays(case: TeamScenario) -> list[Any]:
-    plays = [_play(case, *habits) for habits in PLAYERS]
+    plays = [play_experts(*habits)(case, random.Random(0)) for habits in PLAYERS]
     return [asdict(judge_decision(case, check_reports(case, play.reports), play.decision)) for play in plays]
-
-
-def _play(case: TeamScenario, report_habit: str | None, funding_habit: str | None) -> TablePlay:
-    return play_experts(report_habit, funding_habit)(case, random.Random(0))
 
 
 def _digest(value: Any) -> str:
@@ -212,12 +208,7 @@ BASE_IN_FOLDER = "./base"  # as an adapter names it: found from the folder itsel
 
 
 def export_team(
-    run: Run,
-    target: Path,
-    *,
-    stage: Stage = "marl",
-    with_merged: bool = False,
-    with_gguf: bool = False,
+    run: Run, target: Path, *, stage: Stage = "marl", with_merged: bool = False, with_gguf: bool = False
 ) -> TeamFolder:
     """Write the run's team after `stage` as a new folder; a kill leaves nothing under its name.
 
@@ -230,7 +221,8 @@ def export_team(
     check_target(target)
     if with_gguf and find_spec("gguf") is None:
         raise UserError("--gguf needs the package gguf; pip install 'emads[gguf]'")
-    config, sources = run.config, {role: find_weights(run, stage, role) for role in TEAM_ROLES}
+    config, owners = run.config, owners_of(run.config.model, TEAM_ROLES)
+    sources = {owner: find_weights(run, stage, owner) for owner in owners}
     has_adapters = config.model.adapter != "none"
     rounded = _multiplies_in_bfloat16(config.model)
     if with_merged and not has_adapters:
@@ -250,9 +242,7 @@ def export_team(
         base_model=_name_base(config),
         versions=describe_versions(config.model),
         source=WeightsSource(
-            run=config.name,
-            digest=run.digest,
-            steps={owner_of(config.model, role): path.name for role, path in sources.items()},
+            run=config.name, digest=run.digest, steps={owner: path.name for owner, path in sources.items()}
         ),
         config=_without_machine(config),
         evaluation=read_evaluation(run, stage),
@@ -262,14 +252,12 @@ def export_team(
     def write(folder: Path) -> None:
         if base is not None:
             _copy_model(base, folder / BASE)
-            for owner in record.owners:
-                source = sources[_speaker(record, owner)]
+        for owner, source in sources.items():
+            if base is None:
+                _copy_model(source, folder / FULL / owner)
+            else:
                 _copy_adapter(source, folder / ADAPTERS / owner, rounded=rounded)
-        else:
-            for owner in record.owners:
-                _copy_model(sources[_speaker(record, owner)], folder / FULL / owner)
-        if with_merged:
-            for owner in record.owners:
+            if with_merged:
                 _write_merged(folder / BASE, folder / ADAPTERS / owner, folder / MERGED / owner)
         if with_gguf:
             from training.export.gguf_files import write_gguf  # its package is an extra
@@ -284,11 +272,7 @@ def export_team(
 
 
 def check_target(target: Path) -> None:
-    """Refuse a place where no folder can be made.
-
-    Raises:
-        UserError: it is taken, or its name has other characters than a folder's.
-    """
+    """Refuse, with a UserError, a place that is taken or has no name for a folder."""
     if not is_checkpoint_name(target.name):
         raise UserError(f"--to {target}: name the folder with letters, digits, _ . @ and - alone")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -303,10 +287,6 @@ def read_evaluation(run: Run, stage: str) -> dict[str, Any] | None:
     team = summary["team"].get(stage)
     roles = {role: stages[stage] for role, stages in summary["roles"].items() if stage in stages}
     return {"team": team, "roles": roles} if team or roles else None
-
-
-def _speaker(record: TeamRecord, owner: str) -> str:
-    return next(role for role, own in record.roles.items() if own == owner)
 
 
 def _name_base(config: RunConfig) -> str | None:
@@ -328,11 +308,7 @@ def _without_machine(config: RunConfig) -> RunConfig:
 
 
 def _copy_model(source: Path, target: Path) -> None:
-    """Copy a model's folder without the manifest of its checkpoint.
-
-    Raises:
-        UserError: it holds something else than data.
-    """
+    """Copy a model's folder, which must hold data alone, without the manifest of its checkpoint."""
     target.mkdir(parents=True)
     for file in sorted(source.iterdir()):
         if file.name == MANIFEST:

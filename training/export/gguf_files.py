@@ -62,11 +62,7 @@ _PREFIX = "base_model.model."
 
 
 def write_gguf(folder: Path, record: TeamRecord) -> None:
-    """Write gguf/ of a folder whose other parts stand already.
-
-    Raises:
-        UserError: an architecture that is not written here.
-    """
+    """Write gguf/ of a folder whose other parts stand already; raises as `write_model`."""
     home = folder / GGUF
     home.mkdir()
     if record.weights == FULL:
@@ -105,11 +101,7 @@ def write_model(model: Path, target: Path, *, name: str) -> None:
 
 
 def write_lora(base: Path, adapter: Path, target: Path, *, name: str) -> None:
-    """Write a PEFT folder as a LoRA file for the base's file.
-
-    Raises:
-        UserError: an architecture that is not written here.
-    """
+    """Write a PEFT folder as a LoRA file for the base's file; raises as `write_model`."""
     config = _read_json(base / "config.json")
     architecture, _ = _find_architecture(config)
     settings = _read_json(adapter / "adapter_config.json")
@@ -138,11 +130,7 @@ def _find_architecture(config: Mapping[str, Any]) -> tuple[MODEL_ARCH, str]:
 
 
 def _refuse_unwritten(config: Mapping[str, Any], tokenizer: Mapping[str, Any], cut: str) -> None:
-    """Refuse settings that the file would not hold: another program would compute another model.
-
-    Raises:
-        UserError: names them.
-    """
+    """Refuse settings that the file would not hold: another program would compute another model."""
     ropes = [config.get(key) or {} for key in ("rope_parameters", "rope_scaling")]
     (name,) = config["architectures"]
     usual = CONFIG_MAPPING[name.removesuffix("ForCausalLM").lower()]().to_dict()

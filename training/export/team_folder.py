@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.adapter_names import SHARED
 from training.config.run_config import RunConfig
+from training.config.section import StrictRecord
 from training.runs.checkpoints import MANIFEST, DamagedCheckpointError, verify
 
 RECORD = "team.json"
@@ -39,11 +40,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Stage = Literal["sft", "grpo", "marl"]
 
 
-class _FolderRecord(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Versions(_FolderRecord):
+class Versions(StrictRecord):
     """Digests of what the weights were trained with: another digest means another game.
 
     Example: describe_versions(record.config.model).prompts == record.versions.prompts
@@ -55,7 +52,7 @@ class Versions(_FolderRecord):
     verifier: Digest  # what verifiers say of pinned plays
 
 
-class WeightsSource(_FolderRecord):
+class WeightsSource(StrictRecord):
     """Origin of the weights. Example: WeightsSource(run="demo", digest="4f...", steps={"cto": "step_60"})"""
 
     run: str
@@ -63,7 +60,7 @@ class WeightsSource(_FolderRecord):
     steps: dict[str, str]  # owner -> name of its checkpoint
 
 
-class TeamRecord(_FolderRecord):
+class TeamRecord(StrictRecord):
     """`team.json`.
 
     Example: open_team_folder(Path("exported/demo")).record.roles == {"cto": "cto", "coo": "coo", ...}
@@ -132,11 +129,7 @@ def is_team_folder(path: Path) -> bool:
 
 
 def find_stage(path: Path, default: str = "marl") -> str:
-    """Return the stage of an exported team, `default` for any other folder.
-
-    Raises:
-        UserError: a damaged record.
-    """
+    """Return the stage of an exported team, `default` for any other folder; raises as `read_record`."""
     return read_record(path).stage if is_team_folder(path) else default
 
 
@@ -159,10 +152,18 @@ def open_team_folder(path: Path) -> TeamFolder:
     if manifest.run != name_identity(record):
         raise UserError(f"{path}: {RECORD} and {MANIFEST} are of different teams; export the run again")
     folder = TeamFolder(path=path, record=record)
+    models = [f"{FULL}/{owner}" for owner in record.owners] if record.weights == FULL else [BASE]
+    needed = [
+        RECORD,
+        CARD,
+        *(f"{one}/{file}" for one in models for file in ("config.json", "tokenizer.json")),
+    ]
+    files = ("adapter_config.json", "adapter_model.safetensors")
+    needed += [f"{ADAPTERS}/{owner}/{file}" for owner in folder.adapters for file in files]
+    needed += [f"{MERGED}/{owner}/config.json" for owner in record.owners if record.merged]
     listed = {entry.path for entry in manifest.files}
-    for needed in list_needed(record):
-        if needed not in listed:
-            raise UserError(f"{path}: {needed} is missing; export the run again")
+    if missing := next((one for one in needed if one not in listed), None):  # else the record is not true
+        raise UserError(f"{path}: {missing} is missing; export the run again")
     return folder
 
 
@@ -192,26 +193,8 @@ def name_identity(record: TeamRecord) -> str:
     return f"{record.source.digest}/export/{record.stage}"
 
 
-def list_needed(record: TeamRecord) -> list[str]:
-    """List the files without which the record is not true."""
-    models = [f"{FULL}/{owner}" for owner in record.owners] if record.weights == FULL else [BASE]
-    needed = [f"{model}/{file}" for model in models for file in ("config.json", "tokenizer.json")]
-    if record.weights == ADAPTERS:
-        for owner in record.owners:
-            needed += [
-                f"{ADAPTERS}/{owner}/{file}" for file in ("adapter_config.json", "adapter_model.safetensors")
-            ]
-    if record.merged:
-        needed += [f"{MERGED}/{owner}/config.json" for owner in record.owners]
-    return [RECORD, CARD, *needed]
-
-
 def _check_files(path: Path) -> None:
-    """Refuse a folder that holds anything but data of bounded size, before any of it is read.
-
-    Raises:
-        UserError: names the first such file.
-    """
+    """Refuse a folder that holds anything but data of bounded size, before any of it is read."""
     found = [file.relative_to(path) for file in sorted(path.rglob("*"))]
     found = [relative for relative in found if relative.parts[0] not in HUB_FILES]
     if len(found) > MOST_FILES:

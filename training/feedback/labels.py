@@ -18,13 +18,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, ValidationError
 
 from roles.errors import UserError
 from scenarios.base import Style
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.governance.seals import digest_json
 from simulator.line_files import LineFile, read_lines
+from training.config.section import StrictRecord
 
 MAX_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -32,11 +33,7 @@ Text = Annotated[str, Field(max_length=200_000)]
 Item = TypeVar("Item")
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Message(_Record):
+class Message(StrictRecord):
     """One message of a conversation.
 
     Example: Message(role="assistant", content="accept", token_ids=(41, 3))
@@ -75,7 +72,7 @@ def _check_written(answer: Conversation) -> Conversation:
 JudgedAnswer = Annotated[Conversation, AfterValidator(_check_answer)]
 
 
-class Provenance(_Record):
+class Provenance(StrictRecord):
     """Origin of the answers.
 
     Example: Provenance(run="demo", weights="grpo", style="short")
@@ -87,7 +84,7 @@ class Provenance(_Record):
     source: Literal["web", "gate", "simulated", "import"] = "web"  # where the label was made
 
 
-class _Label(_Record, ABC):
+class _Label(StrictRecord, ABC):
     """Fields of labels of every kind."""
 
     case: Name  # key of the scenario
@@ -108,9 +105,10 @@ class _Label(_Record, ABC):
         return _digest([self.case, self.seat, prompt, answers, type(self).__name__])
 
     @property
-    @abstractmethod
     def judged(self) -> tuple[Conversation, ...]:
-        """The answers that the reviewer was shown."""
+        """The answers that the reviewer was shown: one, or two to compare."""
+        shown = (getattr(self, name, None) for name in ("answer", "first", "second"))
+        return tuple(answer for answer in shown if answer is not None)
 
     @property
     @abstractmethod
@@ -127,10 +125,6 @@ class Correction(_Label):
     # what should have been; messages with token ids are kept from the answer
 
     @property
-    def judged(self) -> tuple[Conversation, ...]:
-        return (self.answer,)
-
-    @property
     def ruling(self) -> str:
         return _digest_answer(self.corrected)
 
@@ -142,10 +136,6 @@ class Comparison(_Label):
     first: JudgedAnswer
     second: JudgedAnswer
     preferred: Literal["first", "second", "neither"]
-
-    @property
-    def judged(self) -> tuple[Conversation, ...]:
-        return (self.first, self.second)
 
     @property
     def ruling(self) -> str:
@@ -160,10 +150,6 @@ class VerdictLabel(_Label):
     kind: Literal["verdict"] = "verdict"
     answer: JudgedAnswer
     approved: bool
-
-    @property
-    def judged(self) -> tuple[Conversation, ...]:
-        return (self.answer,)
 
     @property
     def ruling(self) -> str:
@@ -297,13 +283,11 @@ QUEUE_FILE = Path("review/queue.jsonl")  # in a run's folder
 Reason = Literal["escalated", "no valid decision", "low margin", "objection", "asked for"]
 
 
-class QueuedItem(BaseModel):
+class QueuedItem(StrictRecord):
     """One answer to judge, or two to compare.
 
     Example: one with two answers can be compared as well as corrected and approved.
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     case: Name  # key of the scenario
     seat: Name  # who answered

@@ -172,12 +172,7 @@ def _own_ids(message: Message, chat: HFChat) -> tuple[int, ...]:
 
 
 def label_rulings(
-    record: GovernedRecord,
-    *,
-    chat: HFChat,
-    role: Role,
-    provenance: Provenance,
-    spoken_in: Chat | None = None,
+    record: GovernedRecord, *, chat: HFChat, role: Role, provenance: Provenance, spoken_in: Chat | None = None
 ) -> Iterator[Label]:
     """Yield a label for every draft that a person ruled on; `spoken_in`: see `read_transcript`."""
     trajectory = record.episode.trajectories.get(RECONCILER)

@@ -24,8 +24,7 @@ from training.config.feedback_config import DpoConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow
 from training.learner.token_logprobs import completion_logprobs
-from training.roles.resumable_trainer import ResumableTrainer, device_options
-from training.roles.sft import OnStep, StepReporter
+from training.roles.sft import OnStep, ResumableTrainer, StepReporter, device_options
 from training.runs.resume import StageCheckpoints
 
 ROWS_PER_PASS = 32  # of the reference pass
@@ -67,11 +66,7 @@ def run_dpo(
     config: DpoConfig,
     site: TrainingSite,
 ) -> int:
-    """Train `model` in place by DPO on comparisons; returns the number of steps.
-
-    Raises:
-        ValueError: no rows.
-    """
+    """Train `model` in place by DPO on comparisons, one or more; returns the number of steps."""
     chosen = sum_logprobs(model, [row.chosen for row in rows])
     rejected = sum_logprobs(model, [row.rejected for row in rows])
     examples = [
@@ -81,8 +76,9 @@ def run_dpo(
 
     def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
         references = torch.tensor([one["ref"] for one in examples])
+        sides = [(one, side) for side in ("chosen", "rejected") for one in examples]
         return {
-            **_pad([*_pairs(examples, "chosen"), *_pairs(examples, "rejected")]),
+            **_pad([(one[f"{side}_ids"], one[f"{side}_mask"]) for one, side in sides]),
             "ref_chosen_logps": references[:, 0],
             "ref_rejected_logps": references[:, 1],
         }
@@ -104,11 +100,7 @@ def run_reward_model(
     config: RewardModelConfig,
     site: TrainingSite,
 ) -> int:
-    """Train a model with one score as its output in place, on comparisons; returns the number of steps.
-
-    Raises:
-        ValueError: no rows.
-    """
+    """Train a model with one score as its output in place, on comparisons; returns the number of steps."""
     if not rows:
         raise ValueError("no rows")
     examples = [
@@ -139,10 +131,6 @@ def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
 
 def _columns(side: str, row: TokenRow) -> dict[str, list[int]]:
     return {f"{side}_ids": list(row.token_ids), f"{side}_mask": list(row.loss_mask)}
-
-
-def _pairs(examples: Sequence[dict[str, Any]], side: str) -> list[tuple[list[int], list[int]]]:
-    return [(one[f"{side}_ids"], one[f"{side}_mask"]) for one in examples]
 
 
 def _pad(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch.Tensor]:

@@ -148,11 +148,7 @@ def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftMod
 
 
 def _check_keys(model: PeftModel, name: str, folder: Path) -> None:
-    """Refuse an adapter whose file and whose modules on the base have different names.
-
-    Raises:
-        UserError: names both sets.
-    """
+    """Refuse an adapter whose file and whose modules on the base have different names."""
     wanted = set(get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False))
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         held = set(file.keys())

@@ -113,11 +113,7 @@ def load_without_dropout(source: str | Path, **options: Any) -> PreTrainedModel:
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
-    """A tokenizer.
-
-    Raises:
-        UserError: missing, damaged, or one that wants to bring its own code.
-    """
+    """A tokenizer; UserError: missing, damaged, or one that wants to bring its own code."""
     with _explain(source):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         return tokenizer
@@ -216,17 +212,11 @@ def prepare_smollm2(cache: Path | None = None) -> Path:
     return target
 
 
+# of the file's configuration
 _KEPT = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_parameters",
-)  # of the file's configuration
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "rope_parameters",
+)  # fmt: skip
 
 
 def _convert(source: Path, folder: Path) -> None:
@@ -426,11 +416,7 @@ def load_checkpoint(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBas
 
 
 def load_frozen_base(path: Path, config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The base that adapters are put on, in the precision of the config.
-
-    Raises:
-        UserError: `qlora` where it cannot run.
-    """
+    """The base that adapters are put on, in the precision of the config; raises as `quantization`."""
     tokenizer = load_tokenizer(path)
     packed = quantization(config)
     if packed is not None:

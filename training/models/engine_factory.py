@@ -7,7 +7,7 @@ vLLM takes a minute or so to start: keep one engine open for as many steps as th
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, get_args
@@ -96,39 +96,23 @@ def open_engine(
     if config.name == "transformers":
         yield TransformersEngine(end_id=end_id, seed=seed)
         return
+    common: dict[str, Any] = {"end_id": end_id, "request_timeout_s": REQUEST_TIMEOUT_S}
     engine: VLLMEngine | VLLMServerEngine
     if config.name == "vllm_server":
-        engine = VLLMServerEngine(
-            config.servers,
-            end_id=end_id,
-            store=Path(config.adapter_folder) if config.adapter_folder else None,
-            request_timeout_s=REQUEST_TIMEOUT_S,
-            **(shared or {}),
-        )
+        store = Path(config.adapter_folder) if config.adapter_folder else None
+        engine = VLLMServerEngine(config.servers, store=store, **common, **(shared or {}))
     else:
-        engine = VLLMEngine(
-            base,
-            end_id=end_id,
-            seed=seed,
-            options=config.vllm,
-            request_timeout_s=REQUEST_TIMEOUT_S,
-        )
-    try:
+        engine = VLLMEngine(base, seed=seed, options=config.vllm, **common)
+    with closing(engine):
         yield engine
-    finally:
-        engine.close()
 
 
-@contextmanager
-def serve(run: Run, models: Mapping[str, Any], stage: str, *, end_id: int) -> Iterator[PolicyEngine]:
-    """The run's engine, serving every role by its own weights of a stage.
-
-    Raises:
-        UserError: as `open_engine`.
-    """
+def serve(
+    run: Run, models: Mapping[str, Any], stage: str, *, end_id: int
+) -> AbstractContextManager[PolicyEngine]:
+    """The run's engine, serving every role by its own weights of a stage; raises as `open_engine`."""
     base = find_engine_base(run, name_engine(run.config.engine, run.config.model))
-    with serve_models(run.config, models, stage, end_id=end_id, base=base) as opened:
-        yield opened
+    return serve_models(run.config, models, stage, end_id=end_id, base=base)
 
 
 def find_engine_base(run: Run, engine: EngineConfig) -> Path | None:
@@ -148,10 +132,7 @@ def serve_models(
 ) -> Iterator[PolicyEngine]:
     """An engine that serves each role by its model of a stage, as `engine` (None: the config) names it.
 
-    `base`: as for `open_engine`.
-
-    Raises:
-        UserError: as `open_engine`.
+    `base`, and what it raises: as of `open_engine`.
     """
     chosen = name_engine(engine or config.engine, config.model)
     chosen = _share_gpu(config, chosen, num_models=len(models))
@@ -171,9 +152,7 @@ def open_rollouts(
     On a GPU it is kept with the decode steps that it has recorded. Every rank has an engine of its own; of
     clients of running servers the first rank's alone hands over adapters. `num_models`: that play, each with
     its own weights. `max_staleness`: steps that the stage's rollouts may be behind the weights.
-
-    Raises:
-        UserError: as `open_engine`.
+    Raises as `open_engine`.
     """
     config = name_engine(run.config.engine, run.config.model)
     if config.name == "transformers":

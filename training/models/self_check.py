@@ -62,7 +62,11 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     try:
         with torch.no_grad():
             try:
-                every = [_own_part(model, text, len(prompt)) for text in texts]
+                every: list[Tensor] = []  # (own, vocabulary) of each text
+                for text in texts:
+                    ids = torch.tensor([text], device=model.device)
+                    logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+                    every.append(logits.float().log_softmax(-1).cpu())
             except _FAULTS as error:
                 raise UserError(
                     f"{model.config.model_type} cannot compute its own forward pass ({_first_line(error)}); "
@@ -76,13 +80,6 @@ def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
         if model.config._attn_implementation != attention:
             model.set_attn_implementation(attention)
     return worst
-
-
-def _own_part(model: Any, text: list[int], start: int) -> Tensor:
-    """Log-probabilities of every token at the own places of a text: (own, vocabulary)."""
-    logits = model(input_ids=torch.tensor([text], device=model.device), use_cache=False).logits
-    found: Tensor = logits[0, start - 1 : -1].float().log_softmax(-1).cpu()
-    return found
 
 
 def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every: list[Tensor]) -> float:
@@ -116,11 +113,7 @@ def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every
 
 @contextmanager
 def _wearing_adapters(model: PreTrainedModel, config: ModelConfig) -> Iterator[Any]:
-    """The model, for as long with two adapters that say something if such are trained.
-
-    Raises:
-        UserError: adapters that PEFT does not put on this model.
-    """
+    """The model, for as long with two adapters that say something if such are trained."""
     if config.adapter == "none":
         yield model
         return

@@ -16,14 +16,7 @@ from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from simulator.engines.adapter_names import SINGLE, adapter_of
 from training.config.model_config import ModelConfig
-from training.models.adapters import (
-    attach,
-    load_adapters,
-    owner_of,
-    owners_of,
-    role_weights,
-    save_adapter,
-)
+from training.models.adapters import attach, load_adapters, owner_of, owners_of, role_weights, save_adapter
 from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
 from training.runs.checkpoints import newest_sound, publish, read_manifest
 from training.runs.run_folder import Run
@@ -78,13 +71,6 @@ def save_weights(
 
     identity = weights_identity(run, stage, role)
     publish(weights_folder(run, stage, role), f"step_{step}", write, run=identity, step=step)
-
-
-def save_team(run: Run, stage: str, team: Team, tokenizer: PreTrainedTokenizerBase, *, step: int) -> None:
-    """Publish every owner's weights once."""
-    by_owner = {owner_of(run.config.model, role): model for role, model in team.items()}
-    for owner, model in by_owner.items():
-        save_weights(run, stage, owner, model, tokenizer, step=step)
 
 
 def find_weights(run: Run, stage: str, role: str) -> Path:

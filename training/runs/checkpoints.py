@@ -15,11 +15,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from roles.errors import UserError
 from simulator.export.atomic_files import encode_json, explain_os_errors
 from simulator.line_files import sync_folder
+from training.config.section import StrictRecord
 from training.runs.faults import fault_point
 
 MANIFEST = "MANIFEST.json"
@@ -37,23 +38,19 @@ class DamagedCheckpointError(UserError):
     """A checkpoint is not what was published; the message names it and the first difference found."""
 
 
-class FileEntry(BaseModel):
+class FileEntry(StrictRecord):
     """One file of a checkpoint. Example: FileEntry(path="cto/w.safetensors", size=1204, sha256="9f...")"""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     path: str  # inside the checkpoint, with "/"
     size: int  # bytes
     sha256: str
 
 
-class Manifest(BaseModel):
+class Manifest(StrictRecord):
     """Published files. `sha256` covers all other fields, so that a flipped bit in here shows too.
 
     Example: verify(Path("runs/trial/checkpoints/marl/step_40")).step == 40
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     format: str
     run: str  # digest or name of the run that wrote it

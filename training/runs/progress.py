@@ -12,35 +12,12 @@ WINDOW_S, WINDOW_REPORTS = 120.0, 12  # of the pace that an estimate is made fro
 LEAST_S, LEAST_REPORTS = 15.0, 3  # before the first estimate
 
 
-class Pace:
-    """Estimates the time left from the units of the last minutes or reports; None until worth showing.
-
-    The first report only starts the clock: loading and compiling come before it.
-    """
-
-    def __init__(self) -> None:
-        self._reports: deque[tuple[float, float]] = deque()  # time, units done so far
-        self._done = 0.0
-
-    def add(self, now: float, count: float) -> None:
-        """`count` units were done up to now; a report of none tells nothing of the pace."""
-        if not count:
-            return
-        self._done += count
-        self._reports.append((now, self._done))
-        while self._reports[0][0] < now - WINDOW_S and len(self._reports) > WINDOW_REPORTS:
-            self._reports.popleft()
-
-    def estimate_s(self, now: float, left: float) -> float | None:
-        """Seconds for the units left; None with few reports."""
-        if len(self._reports) < LEAST_REPORTS or now - self._reports[0][0] < LEAST_S:
-            return None
-        (start, done), (last, _) = self._reports[0], self._reports[-1]
-        return max(left * (last - start) / (self._done - done) - (now - last), 0.0)
-
-
 class Progress:
-    """Receiver of a task's reports; shows the latest metrics of one stage at a time."""
+    """Receiver of a task's reports; shows the latest metrics of one stage at a time.
+
+    The time left follows from the units of the last minutes or reports. The first report only starts the
+    clock: loading and compiling come before it.
+    """
 
     def __init__(
         self,
@@ -55,7 +32,8 @@ class Progress:
         self._total, self._unit, self._clock = total, unit, clock
         self._print_line, self._update_bar = print_line, update_bar
         self._start = self._last_estimate = clock()
-        self._pace, self._left = Pace(), ""
+        self._reports: deque[tuple[float, float]] = deque()  # time, units worked so far
+        self._num_worked, self._left = 0.0, ""
         self._stage = ""
         self._metrics: dict[str, float] = {}
 
@@ -66,21 +44,31 @@ class Progress:
         """
         now = self._clock()
         self.done += count
-        if worked:
-            self._pace.add(now, count)
+        if worked and count:
+            self._num_worked += count
+            self._reports.append((now, self._num_worked))
+            while self._reports[0][0] < now - WINDOW_S and len(self._reports) > WINDOW_REPORTS:
+                self._reports.popleft()
         if metrics or not self._metrics:
             self._metrics = {**self._metrics, **metrics} if stage == self._stage else metrics
             self._stage = stage
         is_due = now - self._last_estimate >= HEARTBEAT_S
         if is_due:
             self._last_estimate = now
-            left_s = self._pace.estimate_s(now, max(self._total - self.done, 0))
-            self._left = "" if left_s is None else f"about {format_duration(left_s)} left"
+            self._left = self._estimate(now)
         if self._update_bar is not None:
             counted = describe_count(self.done, self._total, self._unit)
             self._update_bar(advance=count, count=counted, left=self._left, shown=self._shown())
         elif is_due:
             self._print(self._left)
+
+    def _estimate(self, now: float) -> str:
+        """Time for the units left; "" with few reports."""
+        if len(self._reports) < LEAST_REPORTS or now - self._reports[0][0] < LEAST_S:
+            return ""
+        (start, done), (last, _) = self._reports[0], self._reports[-1]
+        left_s = max(self._total - self.done, 0) * (last - start) / (self._num_worked - done) - (now - last)
+        return f"about {format_duration(max(left_s, 0.0))} left"
 
     def finish(self) -> None:
         """Print the closing line; fewer units than planned (an early stop, an exception) show in it."""

@@ -37,16 +37,6 @@ class DivergedError(StoppedRunError):
 
     status = DIVERGED
 
-    def __init__(self, step: int, count: int) -> None:
-        super().__init__(step, count)
-        self.step, self.count = step, count
-
-    def __str__(self) -> str:
-        return (
-            f"step {self.step}: loss or gradient was not finite in {self.count} steps in a row, which were"
-            " left out; lower the learning rate or look at the rewards, and start another run"
-        )
-
 
 class SkippedSteps:
     """Optimizer steps that were left out because a gradient was not finite."""
@@ -66,7 +56,10 @@ class SkippedSteps:
         self.count += 1
         self.in_a_row += 1
         if self.in_a_row >= MAX_SKIPPED_STEPS:
-            raise DivergedError(step, self.in_a_row)
+            raise DivergedError(
+                f"step {step}: loss or gradient was not finite in {self.in_a_row} steps in a row, which were"
+                " left out; lower the learning rate or look at the rewards, and start another run"
+            )
         return False
 
     def state(self) -> dict[str, int]:

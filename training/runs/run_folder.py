@@ -188,11 +188,7 @@ class Run:
             metrics={name: float(value) for name, value in metrics.items()},
         )
         path = self.path / METRICS
-        with (
-            explain_os_errors("write metrics", path),
-            lock_folder(self.path),
-            LineFile(path) as file,
-        ):
+        with explain_os_errors("write metrics", path), lock_folder(self.path), LineFile(path) as file:
             file.add(row.model_dump_json().encode())
         track(self.path, self.config, stage, step, metrics)
 
@@ -260,11 +256,7 @@ class Run:
         return path
 
     def read_json(self, name: str) -> Any:
-        """The value that `write_json` stored.
-
-        Raises:
-            UserError: missing or damaged.
-        """
+        """The value that `write_json` stored; UserError: missing or damaged."""
         return read_json(self._locate(name))
 
     def _locate(self, name: str) -> Path:

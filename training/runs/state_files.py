@@ -84,17 +84,14 @@ def load_like(stored: Mapping[str, Tensor | Shard], places: Mapping[str, Tensor]
         by_key = {key: found[name] for name, key in keys.items()}
         reader = HuggingFaceStorageReader(str(folder))
         load(by_key, storage_reader=reader, no_dist=not dist.is_initialized())
-    return {
-        name: found[name] if isinstance(one, Shard) else _place_like(one, places[name])
-        for name, one in stored.items()
-    }
-
-
-def _place_like(stored: Tensor, place: Tensor) -> Tensor:
-    """This rank's part of a full tensor, sharded as `place` is; as it is where that is not sharded."""
-    if not isinstance(place, DTensor) or isinstance(stored, DTensor):
-        return stored
-    return distribute_tensor(stored.to(place.device), place.device_mesh, place.placements)
+    for name, one in stored.items():
+        place = places[name]
+        if isinstance(one, Shard):
+            continue
+        if isinstance(place, DTensor) and not isinstance(one, DTensor):  # this rank's part of the whole
+            one = distribute_tensor(one.to(place.device), place.device_mesh, place.placements)
+        found[name] = one
+    return found
 
 
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -7,10 +7,8 @@ TensorBoard's files stand in RUN/tensorboard. A tracker that fails is left out: 
 """
 
 import atexit
-import fcntl
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +16,7 @@ from typing import Any
 
 from roles.errors import UserError
 from training.config.run_config import RunConfig
-
-LOCK = "tracking.lock"
+from training.runs.checkpoints import lock_folder
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,11 +45,7 @@ _tracked: _Tracked | None = None
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse trackers that are not installed.
-
-    Raises:
-        UserError: names the first one.
-    """
+    """Refuse, with a UserError, trackers that are not installed."""
     for name in names:
         if find_spec(name) is None:
             raise UserError(
@@ -70,7 +63,7 @@ def track(path: Path, config: RunConfig, stage: str, step: int, metrics: Mapping
         atexit.register(stop_tracking)
         trackers = [_make_tracker(name, path, config, stage, step) for name in config.report_to]
         _tracked = _Tracked(path=path, stage=stage, trackers=trackers)
-        with _one_process(path):  # two that begin at once would both make the project
+        with lock_folder(path.parent):  # two that begin at once would both make the project
             _tracked.tell(lambda tracker: _start(tracker, config))
     _tracked.tell(lambda tracker: tracker.log(dict(metrics), step=step))
 
@@ -119,10 +112,3 @@ def _flatten(config: RunConfig) -> dict[str, Any]:
             yield prefix, str(value) if isinstance(value, list) else value
 
     return dict(walk("", config.model_dump(mode="json")))
-
-
-@contextmanager
-def _one_process(path: Path) -> Iterator[None]:
-    with (path / LOCK).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

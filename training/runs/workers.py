@@ -109,11 +109,7 @@ class Task:
 
 
 def _start_worker(
-    reports: Any,
-    num_threads: int,
-    prepare: Callable[[], None] | None,
-    gpus: Sequence[str],
-    numbers: Any,
+    reports: Any, num_threads: int, prepare: Callable[[], None] | None, gpus: Sequence[str], numbers: Any
 ) -> None:
     global _reports
     _reports = reports
@@ -186,25 +182,23 @@ def _perform(task: Task) -> Any:
     return result
 
 
-def _perform_in_worker(task: Task) -> Any:
-    """Perform a task; the memory that it took is there for other workers afterwards."""
-    result = _perform(task)
-    return_freed_memory()
-    return result
+def _perform_in_worker(task: Task, rank: int, port: int) -> Any:
+    """Perform a task, maybe as one of its ranks: the first one alone reports progress and returns the result.
 
-
-def _perform_on_rank(task: Task, rank: int, port: int) -> Any:
-    """Perform a task as one of its ranks; the first one alone reports progress and returns the result."""
+    The memory that it took is there for other workers afterwards.
+    """
     global _reports
-    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": task.ranks, "LOCAL_WORLD_SIZE": task.ranks}
-    variables = {name: str(value) for name, value in places.items()}
-    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    reports = _reports
+    reports, variables = _reports, {}
+    if task.ranks > 1:
+        places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": task.ranks, "LOCAL_WORLD_SIZE": task.ranks}
+        variables = {name: str(value) for name, value in places.items()}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ.update(variables)
     if rank:
         _reports = None
     try:
-        result = _perform_in_worker(task)
+        result = _perform(task)
+        return_freed_memory()
         return None if rank else result
     finally:
         _reports = reports
@@ -222,8 +216,8 @@ def run_tasks(
 ) -> dict[str, Any]:
     """Run all tasks, earlier ones first wherever several are ready; results by name.
 
-    With 0 workers they run in this process, each on one rank. The first failure stops the rest and is
-    raised as itself.
+    With 0 workers they run in this process, each on one rank, for debuggers and planted faults.
+    The first failure stops the rest and is raised as itself.
     Every worker has one of the visible GPUs to itself, or shares it where there are more workers.
     `prepare`, a module-level function, is called in each process that performs tasks, before its first one.
 
@@ -236,7 +230,13 @@ def run_tasks(
         claim_gpu(visible_gpus(), 0)
         if prepare is not None:
             prepare()
-        return _run_here(tasks, title)
+        results: dict[str, Any] = {}
+        with show_progress(title, sum(task.units for task in tasks)):
+            while len(results) < len(tasks):
+                ready = (task for task in tasks if task.name not in results)
+                task = next(task for task in ready if set(task.after) <= results.keys())
+                results[task.name] = _perform(task)
+        return results
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on data parallel passes in every worker
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
     context = multiprocessing.get_context("spawn")
@@ -273,18 +273,6 @@ def _check_order(tasks: Sequence[Task]) -> None:
         waiting = [task for task in waiting if stuck & set(task.after)]
         if len(waiting) == len(stuck):
             raise ValueError(f"tasks wait for each other: {sorted(stuck)}")
-
-
-def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
-    """One after the other in this process: for debuggers and for tests that plant faults."""
-    results: dict[str, Any] = {}
-    waiting = list(tasks)
-    with show_progress(title, sum(task.units for task in tasks)):
-        while waiting:
-            task = next(task for task in waiting if set(task.after) <= results.keys())
-            waiting.remove(task)
-            results[task.name] = _perform(task)
-    return results
 
 
 @contextmanager
@@ -340,12 +328,10 @@ def _work_off(
 
 def _submit(pool: ProcessPoolExecutor, task: Task) -> dict[Future[Any], Task]:
     """Hand a task to as many free workers as it has ranks."""
-    if task.ranks == 1:
-        return {pool.submit(_perform_in_worker, task): task}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    return {pool.submit(_perform_on_rank, task, rank, port): task for rank in range(task.ranks)}
+    return {pool.submit(_perform_in_worker, task, rank, port): task for rank in range(task.ranks)}
 
 
 def _show(advance: Report, units: float, stage: str, worked: bool, metrics: Mapping[str, float]) -> None:

@@ -49,7 +49,6 @@ from training.stages.sft import (
     train_on_rows,
     train_role,
 )
-from training.stages.sft import train_role as train_role_by_sft
 
 STAGE = "sft_own"
 FOLDER = "own_answers"  # in the run folder: a file of kept transcripts per owner
@@ -96,11 +95,7 @@ NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers
 
 
 def check_controls(config: RunConfig) -> None:
-    """Refuse a config whose controls cannot be trained.
-
-    Raises:
-        UserError: one adapter for all roles leaves none for the single agent.
-    """
+    """Refuse, with a UserError, one adapter for all roles: it leaves none for the single agent."""
     if config.model.adapter_sharing == "shared":
         raise UserError(
             "controls train a single agent beside the roles, and with model.adapter_sharing 'shared' there is"
@@ -109,43 +104,28 @@ def check_controls(config: RunConfig) -> None:
 
 
 def count_joint_transcripts(config: RunConfig, role: str) -> int:
-    """The role's transcripts that joint training plays and learns from."""
+    """The role's transcripts that joint training plays and learns from; 0 of a role without a seat."""
     marl = config.marl
-    cases = marl.max_steps * marl.scenarios_per_step
+    cases = marl.max_steps * marl.scenarios_per_step * (role in TEAM_ROLES)
     decisions = marl.decisions_per_set if marl.protocol == "assess" else 1
     return cases * marl.report_sets * (decisions if role == RECONCILER else 1)
 
 
 def count_sft_steps(config: RunConfig, owner: str) -> int:
     """SFT steps that learn from as many transcripts as joint training, a pass over one counted once."""
-    count = sum(count_joint_transcripts(config, role) for role in roles_of(owner) if role in TEAM_ROLES)
+    count = sum(count_joint_transcripts(config, role) for role in roles_of(owner))
     return max(1, round(count * config.marl.updates_per_batch / config.sft.batch_size))
 
 
 def count_grpo_steps(config: RunConfig, owner: str) -> int:
     """GRPO steps that play as many transcripts as joint training."""
-    count = sum(count_joint_transcripts(config, role) for role in roles_of(owner) if role in TEAM_ROLES)
+    count = sum(count_joint_transcripts(config, role) for role in roles_of(owner))
     return max(1, round(count / (config.grpo.prompts_per_step * config.grpo.group_size)))
 
 
 def count_single_grpo_steps(config: RunConfig) -> int:
     """GRPO steps of the single agent: as many as a role's, then one plan for every joint decision."""
     return config.grpo.max_steps + count_grpo_steps(config, RECONCILER)
-
-
-def train_sft_instead(run: Run, owner: str, source: str) -> None:
-    """Go on with SFT after GRPO, on the run's demonstrations."""
-    steps, first_row = count_sft_steps(run.config, owner), first_further_row(run)
-    train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row, start=(run, source, owner))
-
-
-def train_sft_best_habit(run: Run, owner: str, source: str) -> None:
-    """Go on with SFT after GRPO on meetings of experts who all hold the best habits."""
-    steps, first_row = count_sft_steps(run.config, owner), count_rows(run.config, run.config.sft.max_steps)
-    start = (run, source, owner)
-    train_role_by_sft(
-        run, "sft_best_habit", owner, steps, first_row=first_row, start=start, habits=BEST_SHOWN
-    )
 
 
 def train_grpo_instead(run: Run, owner: str, source: str) -> None:
@@ -184,14 +164,11 @@ def train_single_sft(run: Run, owner: str, source: str) -> None:
 def train_single_grpo(run: Run, owner: str, source: str) -> None:
     """Train the single agent by GRPO on the team reward of its plans, on joint training's cases."""
     config = run.config
-    model, tokenizer = load_trainable(run, source, owner)
     style, grpo = config.model.prompts, _single_grpo_config(config)
     num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
     train_on_scenarios(
         run,
         SINGLE,
-        model,
-        tokenizer,
         lambda place: _draw(config, "train", FIRST_MARL_INDEX + place),
         [_draw(config, "validation", place) for place in range(num_validation)],
         stage="single_grpo",

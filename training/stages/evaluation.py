@@ -16,8 +16,9 @@ from evaluation.scoring.outcomes import (
     write_outcomes,
 )
 from evaluation.scoring.sealed_plays import PlayPart, play_stage, solo_player, team_player
+from roles.base import Role
 from roles.registry import ROLES
-from scenarios.base import Scenario, Split, Style
+from scenarios.base import Family, Scenario, Split, Style
 from scenarios.registry import families
 from training.config.run_config import RunConfig
 from training.data.demonstrations import role_scenario
@@ -78,35 +79,51 @@ def play_sealed(
 
 def evaluate_role(path: Path, stage: str, role: str) -> None:
     """Score one role after one stage on its sealed test scenarios."""
-
-    def play(run: Run) -> StagePlays:
-        return play_sealed_role(run, stage, role, run.config.evaluation.num_role_scenarios)
-
-    evaluate_once(path, f"evaluate/{stage}/{role}", 20, play)
+    evaluate_once(
+        path,
+        f"evaluate/{stage}/{role}",
+        20,
+        lambda run: play_sealed_role(run, stage, role, run.config.evaluation.num_role_scenarios),
+    )
 
 
 def play_sealed_role(
     run: Run, stage: str, role: str, num_scenarios: int, folder: Path | None = None, split: Split = "test"
 ) -> StagePlays:
-    """Play a role after a stage on its first scenarios of a sealed split.
+    """Play a role after a stage on its first scenarios of a sealed split; `folder` as for `play_solo`."""
+    scenarios = list_test_scenarios(run.config, role, num_scenarios, split)
+    return play_solo(run, stage, role, scenarios, families(run.config.model.prompts), folder=folder)
+
+
+def play_solo(
+    run: Run,
+    stage: str,
+    role: str,
+    scenarios: Sequence[Scenario],
+    families: Mapping[str, Family],
+    *,
+    roles: Mapping[str, Role] = ROLES,
+    folder: Path | None = None,
+) -> StagePlays:
+    """Play a role, or a solver of tasks, after a stage on scenarios of its family.
 
     Plays that are kept in a `folder` beside the run's own are sampled alone.
     """
-    config = run.config
+    grpo = run.config.grpo
     model, tokenizer = load_weights(run, weights_of(stage), role)
-    chat = make_chat(tokenizer, config)
+    chat = make_chat(tokenizer, run.config)
     with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
         play = solo_player(
             role,
-            families(config.model.prompts),
+            families,
             engine=engine,
             chat=chat,
-            max_turns=config.grpo.max_turns,
-            max_completion_tokens=config.grpo.max_completion_tokens,
-            max_failed_calls=config.grpo.max_failed_calls,
-            kind=config.grpo.agent,
+            max_turns=grpo.max_turns,
+            max_completion_tokens=grpo.max_completion_tokens,
+            max_failed_calls=grpo.max_failed_calls,
+            kind=grpo.agent,
+            roles=roles,
         )
-        scenarios = list_test_scenarios(config, role, num_scenarios, split)
         return play_sealed(run, stage, role, scenarios, play, folder=folder, with_greedy=folder is None)
 
 

@@ -30,7 +30,7 @@ from training.learner.ranks import Ranks, end_process
 from training.models.adapters import list_owners
 from training.models.base_model import quiet_libraries
 from training.rl.hosts import longest_play_s
-from training.roles.resumable_trainer import uses_deepspeed
+from training.roles.sft import uses_deepspeed
 from training.runs.run_folder import Run
 from training.runs.workers import keep_freed_memory, show_progress
 from training.stages.table import STAGES, train_stage

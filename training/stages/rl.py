@@ -29,10 +29,10 @@ from training.feedback.reward_model import load_reward_model
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks, explain_lost_ranks
 from training.learner.token_logprobs import compute_in_bf16
-from training.models.adapters import keep_start, roles_of
+from training.models.adapters import keep_start, owner_of, roles_of
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import name_engine, open_rollouts
-from training.models.weights import copy_weights, finish_stage, load_trainable, save_team, weights_differ
+from training.models.weights import copy_weights, finish_stage, load_trainable, save_weights, weights_differ
 from training.rl.best import BestWeights
 from training.rl.hosts import Host, HostPool, Player, RolloutHost
 from training.rl.loop import RLLearner
@@ -145,8 +145,10 @@ def prepare_policies(
     if is_sharded or (memory.bf16 and is_embedded and not has_adapters):
         actors = copy_models(models, base="left_out" if plays_alone and not is_embedded else "copied")
         if memory.bf16:
-            for actor in actors.values():
-                _halve_weights(actor)
+            for actor in actors.values():  # adapters and buffers such as rotary frequencies stay exact
+                for name, parameter in actor.named_parameters():
+                    if "lora_" not in name:
+                        parameter.data = parameter.data.to(torch.bfloat16)
     every = {id(one): one for one in [*models.values(), *(references or {}).values()]}.values()
     if is_sharded:
         for model in every:
@@ -155,13 +157,6 @@ def prepare_policies(
         for model in every:
             compute_in_bf16(model)
     return {"references": references, "actors": actors}
-
-
-def _halve_weights(model: PreTrainedModel) -> None:
-    """Round the weights, but for adapters, to bfloat16; buffers such as rotary frequencies stay exact."""
-    for name, parameter in model.named_parameters():
-        if "lora_" not in name:
-            parameter.data = parameter.data.to(torch.bfloat16)
 
 
 def _make_references(models: Models, load_start: Callable[[], Models]) -> Models:
@@ -304,20 +299,16 @@ def train_role(
 
     Roles that share their weights take turns in its batches.
     """
-    config = run.config
-    model, tokenizer = load_trainable(run, source, role)
     num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
     train_on_scenarios(
         run,
         role,
-        model,
-        tokenizer,
         partial(draw_scenario, run, role, "train", first_index),
         [draw_scenario(run, role, "validation", 0, place) for place in range(num_validation)],
         stage=stage,
         source=source,
         grpo=grpo,
-        families=families(config.model.prompts),
+        families=families(run.config.model.prompts),
         on_hosts=on_hosts,
         ranks=ranks,
     )
@@ -333,8 +324,6 @@ def draw_scenario(run: Run, role: str, split: Split, first: int, place: int) -> 
 def train_on_scenarios(
     run: Run,
     role: str,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
     draw: Callable[[int], Scenario],
     validation: Sequence[Scenario],
     *,
@@ -346,13 +335,14 @@ def train_on_scenarios(
     on_hosts: bool = False,
     ranks: Ranks = ONE_RANK,
 ) -> None:
-    """Train a model with the weights of stage `source` on rollouts of scenarios, and publish it.
+    """Train the weights that a role has after stage `source` on rollouts of scenarios, and publish them.
 
     `draw`: the scenario at a place; every step plays the next ones. `grpo`: in place of the config's section.
     `on_hosts`: the run's rollout hosts play, if it has any; they know the run's own families alone.
     """
     config, name = run.config, f"{stage}/{role}"
     grpo = grpo or config.grpo
+    model, tokenizer = load_trainable(run, source, role)
     chat, size = make_chat(tokenizer, config), grpo.prompts_per_step
     before = copy_weights(model, role)
     checkpoints = StageCheckpoints(run, name, every_steps=config.checkpoint_every)
@@ -419,12 +409,7 @@ def _mean_signal(run: Run, stage: str) -> float:
 
 
 def train_marl(
-    run: Run,
-    source: str,
-    ranks: Ranks = ONE_RANK,
-    *,
-    max_steps: int | None = None,
-    ends_here: bool = False,
+    run: Run, source: str, ranks: Ranks = ONE_RANK, *, max_steps: int | None = None, ends_here: bool = False
 ) -> None:
     """Train the team; with `max_steps` it stops there and can be resumed.
 
@@ -496,7 +481,8 @@ def _publish(
     train_s: float,
 ) -> None:
     """Publish the team's weights and mark the stage done."""
-    save_team(run, "marl", models, tokenizer, step=step)
+    for owner, model in {owner_of(run.config.model, role): one for role, one in models.items()}.items():
+        save_weights(run, "marl", owner, model, tokenizer, step=step)
     changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
     rows = logged_values(run, "marl", ())
     signal = {

@@ -9,7 +9,6 @@ import logging
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -18,7 +17,7 @@ from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig, SftConfig
-from training.data.demonstrations import Habits, TokenRow, corpus_of_run, rows_of_run, take_turns
+from training.data.demonstrations import Habits, TokenRow, corpus, supervised_rows, take_turns
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import quantization, roles_of
@@ -45,20 +44,19 @@ from training.stages.from_config import make_chat
 TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
 
 
-def train_base(run: Run) -> None:
-    """Make the base of a team."""
-    make_base(run, partial(corpus_of_run, run.config, TOKENIZER_SCENARIOS))
+def train_base(run: Run, texts: Iterable[str] | None = None) -> None:
+    """Build the base for preset `tiny`, with a tokenizer trained on the texts, or load a pretrained one.
 
-
-def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
-    """Build the base for preset `tiny`, with a tokenizer trained on the texts, or load a pretrained one."""
+    `texts`: read where they are needed alone; None: those of the team's scenarios.
+    """
     if is_finished(run, BASE):
         return
     config = run.config
     enter_stage(BASE)
     quantization(config.model)  # an option that this machine cannot run is refused before anything is made
     if config.model.preset == "tiny":
-        tokenizer: PreTrainedTokenizerBase = train_tokenizer(read_texts(), config.model.vocab_size)
+        texts = corpus(config, TOKENIZER_SCENARIOS) if texts is None else texts
+        tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, config.model.vocab_size)
         model: PreTrainedModel = build_tiny_model(config.model, tokenizer, config.seed)
     else:
         model, tokenizer = load_pretrained(config.model.preset)
@@ -87,10 +85,20 @@ def train_sft(run: Run, owner: str, source: str, ranks: Ranks = ONE_RANK) -> Non
     train_role(run, "sft", owner, steps, first_row=first_row, start=start, ranks=ranks)
 
 
-def train_sft_more(run: Run, owner: str, source: str) -> None:
-    """Train the control of GRPO: more SFT on the same demonstrations, as many transcripts as GRPO plays."""
-    steps, first_row = count_control_steps(run.config, owner), first_further_row(run)
-    train_role(run, "sft_more", owner, steps, first_row=first_row, start=(run, source, owner))
+def train_further(
+    run: Run,
+    owner: str,
+    source: str,
+    *,
+    stage: str,
+    count: Callable[[RunConfig, str], int],
+    habits: Habits | None = None,
+) -> None:
+    """Train a control: more SFT on the run's demonstrations, or on meetings of experts of these habits."""
+    config = run.config
+    first_row = count_rows(config, config.sft.max_steps) if habits else first_further_row(run)
+    steps, start = count(config, owner), (run, source, owner)
+    train_role(run, stage, owner, steps, first_row=first_row, start=start, habits=habits)
 
 
 def count_control_steps(config: RunConfig, role: str) -> int:
@@ -156,7 +164,7 @@ def train_role(
             if num_replans and one in TEAM_ROLES
         ]
         streams = [
-            rows_of_run(
+            supervised_rows(
                 config,
                 one,
                 chat,
@@ -274,11 +282,7 @@ def train_on_rows(
 
 
 def divide_batch(config: SftConfig, num_ranks: int) -> SftConfig:
-    """The config of one of several ranks, which trains its part of each batch.
-
-    Raises:
-        UserError: the batch is no multiple of the number of ranks.
-    """
+    """The config of one of several ranks; UserError: the batch is no multiple of their number."""
     if config.batch_size % num_ranks:
         raise UserError(f"sft.batch_size {config.batch_size} must be a multiple of {num_ranks} processes")
     share = config.batch_size // num_ranks

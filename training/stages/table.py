@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evaluation.scoring.outcomes import MODES, outcome_path
+from evaluation.scoring.team_players import BEST_SHOWN
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
@@ -41,8 +42,6 @@ from training.stages.controls import (
     count_sft_steps,
     count_single_grpo_steps,
     train_grpo_instead,
-    train_sft_best_habit,
-    train_sft_instead,
     train_sft_own,
     train_single_grpo,
     train_single_sft,
@@ -50,7 +49,7 @@ from training.stages.controls import (
 from training.stages.evaluation import UNTRAINED, outcomes_folder, weights_of
 from training.stages.feedback import train_corrections, train_dpo, train_ppo, train_reward
 from training.stages.rl import train_grpo, train_marl
-from training.stages.sft import count_control_steps, train_base, train_sft, train_sft_more
+from training.stages.sft import count_control_steps, train_base, train_further, train_sft
 
 Kind = Literal["schedule", "role_control", "team_control", "labels"]
 Owners = Literal["run", "all", "team", "single"]
@@ -85,13 +84,16 @@ _TABLE = (
     Stage(name="marl", source="grpo", owners="run", sections=("marl", "team_reward"), train=train_marl,
           on_ranks=True, count_steps=lambda config, owner: config.marl.max_steps,
           step_units=21, step_reports=10),
-    Stage(name="sft_more", kind="role_control", source="sft", sections=("grpo",), train=train_sft_more,
+    Stage(name="sft_more", kind="role_control", source="sft", sections=("grpo",),
+          train=partial(train_further, stage="sft_more", count=count_control_steps),
           count_steps=count_control_steps),
     Stage(name="sft_own", kind="role_control", source="sft", sections=("grpo",), train=train_sft_own,
           count_steps=count_control_steps),
-    Stage(name="sft_instead", train=train_sft_instead, count_steps=count_sft_steps, **_INSTEAD),
+    Stage(name="sft_instead", train=partial(train_further, stage="sft_instead", count=count_sft_steps),
+          count_steps=count_sft_steps, **_INSTEAD),
     Stage(name="grpo_instead", train=train_grpo_instead, count_steps=count_grpo_steps, **_INSTEAD, **_GRPO),
-    Stage(name="sft_best_habit", train=train_sft_best_habit, count_steps=count_sft_steps, **_INSTEAD),
+    Stage(name="sft_best_habit", count_steps=count_sft_steps, **_INSTEAD,
+          train=partial(train_further, stage="sft_best_habit", count=count_sft_steps, habits=BEST_SHOWN)),
     Stage(name="single_sft", kind="team_control", source="base", owners="single", sections=("sft",),
           train=train_single_sft, count_steps=lambda config, owner: config.sft.max_steps),
     Stage(name="single_grpo", kind="team_control", source="single_sft", owners="single",

@@ -10,27 +10,25 @@ from functools import partial
 from transformers import PreTrainedModel
 
 from evaluation.scoring.outcomes import StagePlays, read_stage
-from evaluation.scoring.sealed_plays import draw_sealed, solo_player
+from evaluation.scoring.sealed_plays import draw_sealed
 from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
-from scenarios.base import Scenario, Split
+from scenarios.base import Split
 from simulator.chat import Chat
 from simulator.engines.embedded.own_pass import count_positions
 from training.data.demonstrations import TokenRow, demonstration_row, family_texts
 from training.data.tasks import TaskSource, open_source
 from training.models.base_model import quiet_libraries
-from training.models.engine_factory import serve
-from training.models.weights import BASE, is_finished, load_trainable, load_weights
+from training.models.weights import BASE, is_finished, load_trainable
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
-from training.stages.evaluation import play_sealed
+from training.stages.evaluation import play_solo
 from training.stages.from_config import make_chat
 from training.stages.rl import train_on_scenarios
-from training.stages.sft import NUM_VALIDATION_ROWS, make_base, train_on_rows
+from training.stages.sft import NUM_VALIDATION_ROWS, train_base, train_on_rows
 
 Say = Callable[[str], None]
 MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained
-TESTED = {"untrained": BASE, "sft": "sft", "grpo": "grpo"}  # stage -> whose weights are scored
 
 
 def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
@@ -44,8 +42,13 @@ def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
     if config.model.adapter_sharing == "shared":
         raise UserError("adapter_sharing 'shared' is for the team: leave it out to train a solver")
     source = open_source(place, seed=config.data.seed, difficulties=config.data.difficulties)
-    _claim_run(run, source)
-    make_base(run, lambda: _corpus(source, source.draw("train", MOST_CORPUS_TASKS, None)))
+    if not run.is_done("tasks"):  # a run folder belongs to one set of tasks
+        if run.is_done(BASE):
+            raise UserError(f"{run.path} holds a run of another kind; choose another folder")
+        run.mark_done("tasks", {"tasks": source.identity})
+    elif run.read_payload("tasks") != {"tasks": source.identity}:
+        raise UserError(f"{run.path} holds a solver of other tasks; choose another folder")
+    train_base(run, _corpus(source))
     role = source.role.name
     if config.sft.max_steps and not is_finished(run, "sft", role):
         say(f"SFT of {config.sft.max_steps} steps on {source.name}")
@@ -55,7 +58,8 @@ def train_tasks(run: Run, place: str, say: Say) -> list[StagePlays]:
         say(f"GRPO of {config.grpo.max_steps} steps on {source.name}")
         with show_progress(f"grpo/{role}", 5 * config.grpo.max_steps):
             _train_grpo(run, source)
-    return [_score(run, source, stage) for stage in _tested_stages(run)]
+    steps = {"untrained": 1, "sft": config.sft.max_steps, "grpo": config.grpo.max_steps}
+    return [_score(run, source, stage) for stage, count in steps.items() if count]
 
 
 def summarise_tasks(scores: Sequence[StagePlays]) -> list[str]:
@@ -74,18 +78,9 @@ def summarise_tasks(scores: Sequence[StagePlays]) -> list[str]:
     return lines
 
 
-def _claim_run(run: Run, source: TaskSource) -> None:
-    """A run folder belongs to one set of tasks."""
-    if not run.is_done("tasks"):
-        if run.is_done(BASE):
-            raise UserError(f"{run.path} holds a run of another kind; choose another folder")
-        run.mark_done("tasks", {"tasks": source.identity})
-    elif run.read_payload("tasks") != {"tasks": source.identity}:
-        raise UserError(f"{run.path} holds a solver of other tasks; choose another folder")
-
-
-def _corpus(source: TaskSource, scenarios: Sequence[Scenario]) -> Iterator[str]:
+def _corpus(source: TaskSource) -> Iterator[str]:
     """Every text that a transcript of these tasks is made of."""
+    scenarios = source.draw("train", MOST_CORPUS_TASKS, None)
     tools = "".join(f" {tool.name}" for tool in source.role.tools)
     yield from [f"{source.role.title}. Tools{tools}"] * len(scenarios)
     yield from family_texts(source.family, scenarios)
@@ -129,52 +124,28 @@ def _write_rows(
 
 def _train_grpo(run: Run, source: TaskSource) -> None:
     config, role = run.config.grpo, source.role.name
-    source_stage = "sft" if run.config.sft.max_steps else BASE
-    model, tokenizer = load_trainable(run, source_stage, role)
-    count = config.max_steps * config.prompts_per_step
-    pool = source.draw("train", count, None)
+    pool = source.draw("train", config.max_steps * config.prompts_per_step, None)
+    num_validation = config.guards.validation_scenarios if config.guards.validate_every else 0
     train_on_scenarios(
         run,
         role,
-        model,
-        tokenizer,
         lambda place: pool[place % len(pool)],
-        source.draw("validation", config.guards.validation_scenarios, None)
-        if config.guards.validate_every
-        else [],
+        source.draw("validation", num_validation, None) if num_validation else [],
         stage="grpo",
-        source=source_stage,
+        source="sft" if run.config.sft.max_steps else BASE,
         families={source.family.name: source.family},
         roles={role: source.role},
     )
 
 
-def _tested_stages(run: Run) -> list[str]:
-    steps = {"untrained": 1, "sft": run.config.sft.max_steps, "grpo": run.config.grpo.max_steps}
-    return [stage for stage in TESTED if steps[stage]]
-
-
 def _score(run: Run, source: TaskSource, stage: str) -> StagePlays:
     """The stage's plays of the test tasks, sampled and greedy, made once."""
-    role, config = source.role.name, run.config
+    role, most = source.role.name, run.config.evaluation.num_role_scenarios
     name = f"evaluate/{stage}/{role}"
     if run.is_done(name) and (known := read_stage(run.path, stage, role)):
         return known
-    model, tokenizer = load_weights(run, TESTED[stage], role)
-    chat = make_chat(tokenizer, config)
-    scenarios = draw_sealed(lambda key: source.draw("test", config.evaluation.num_role_scenarios, key))
-    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
-        play = solo_player(
-            role,
-            {source.family.name: source.family},
-            engine=engine,
-            chat=chat,
-            max_turns=config.grpo.max_turns,
-            max_completion_tokens=config.grpo.max_completion_tokens,
-            max_failed_calls=config.grpo.max_failed_calls,
-            kind=config.grpo.agent,
-            roles={role: source.role},
-        )
-        plays = play_sealed(run, stage, role, scenarios, play)
+    scenarios = draw_sealed(lambda key: source.draw("test", most, key))
+    families = {source.family.name: source.family}
+    plays = play_solo(run, stage, role, scenarios, families, roles={role: source.role})
     run.mark_done(name)
     return plays

@@ -14,6 +14,7 @@ from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from training.config.model_config import ModelConfig
+from training.config.run_config import RunConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 
@@ -23,7 +24,7 @@ SHAPE = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """The tiny preset's tokenizer, trained on few scenarios."""
-    return train_tokenizer(corpus(num_role=40, num_team=40, seed=0, difficulties=(1, 2)), 512)
+    return train_tokenizer(corpus(RunConfig(), 40), 512)
 
 
 def make_models(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:

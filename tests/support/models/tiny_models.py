@@ -13,10 +13,11 @@ from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.loading import load_config
 from training.config.model_config import ModelConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 from training.runs.run_folder import Run
-from training.stages.sft import make_base
+from training.stages.sft import train_base
 
 DIFFICULTIES = (1, 2)
 SMALL = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
@@ -25,7 +26,7 @@ SMALL = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size
 @cache
 def tiny_texts() -> tuple[str, ...]:
     """Texts of a few scenarios, drawn once per process."""
-    return tuple(corpus(num_role=40, num_team=40, seed=0, difficulties=DIFFICULTIES))
+    return tuple(corpus(RunConfig(data=DataConfig(difficulties=DIFFICULTIES)), 40))
 
 
 @cache
@@ -36,7 +37,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 def make_tiny_base(path: Path) -> None:
     """Make the base of a run as its first stage does, with a tokenizer trained on a few scenarios."""
-    make_base(Run.open(path), tiny_texts)
+    train_base(Run.open(path), tiny_texts())
 
 
 def make_untrained_run(path: Path, *settings: str) -> Path:

@@ -13,6 +13,8 @@ from scenarios.team import PlanGame
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.offers import list_upgrades
 from simulator.chat import PlainChat
+from training.config.model_config import ModelConfig
+from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import (
     TokenRow,
     answer_call,
@@ -115,8 +117,11 @@ def test_the_share_says_how_many_demonstrations_have_one(style: Style) -> None:
     rows = {
         share: list(
             supervised_rows(
-                "cto", CHAT, num_rows=40, first_row=0, seat_share=0.5, seed=0, difficulties=(1,),
-                style=style, refused_share=share,
+                RunConfig(
+                    data=DataConfig(difficulties=(1,)), model=ModelConfig(prompts=style),
+                    sft=SftConfig(refused_share=share),
+                ),
+                "cto", CHAT, num_rows=40, first_row=0, seat_share=0.5,
             )
         )
         for share in (0.0, 0.5, 1.0)

@@ -26,7 +26,7 @@ from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.records import Trajectory
 from simulator.tool_calls import format_tool_call
-from training.config.run_config import RunConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import (
     IGNORED_LABEL,
     TokenRow,
@@ -40,6 +40,7 @@ from training.data.demonstrations import (
 from training.stages.sft import warn_of_long_turns
 
 NUM_CASES = 6
+CONFIG = RunConfig(data=DataConfig(difficulties=DIFFICULTIES))
 
 
 def speak_in_turn(chat: Chat, texts: Sequence[str]) -> ScriptedEngine:
@@ -185,9 +186,7 @@ def test_labels_are_ignored_exactly_where_the_mask_is_zero() -> None:
     row = TokenRow(token_ids=(3, 8, 5, 41, 1), loss_mask=(0, 0, 1, 0, 1))
     assert row.as_dict() == {"input_ids": [3, 8, 5, 41, 1], "labels": [-100, -100, 5, -100, 1]}
     for role in ROLES:
-        for scripted in supervised_rows(
-            role, tiny_chat(), num_rows=6, first_row=0, seat_share=0.5, seed=0, difficulties=DIFFICULTIES
-        ):
+        for scripted in supervised_rows(CONFIG, role, tiny_chat(), num_rows=6, first_row=0, seat_share=0.5):
             columns = scripted.as_dict()
             ignored = [label == IGNORED_LABEL for label in columns["labels"]]
             assert ignored == [bit == 0 for bit in scripted.loss_mask]
@@ -195,17 +194,10 @@ def test_labels_are_ignored_exactly_where_the_mask_is_zero() -> None:
 
 
 def rows_of(role: str, first_row: int, num_rows: int, seat_share: float = 0.34) -> list[TokenRow]:
-    return list(
-        supervised_rows(
-            role,
-            tiny_chat(),
-            num_rows=num_rows,
-            first_row=first_row,
-            seat_share=seat_share,
-            seed=0,
-            difficulties=DIFFICULTIES,
-        )
+    rows = supervised_rows(
+        CONFIG, role, tiny_chat(), num_rows=num_rows, first_row=first_row, seat_share=seat_share
     )
+    return list(rows)
 
 
 @pytest.mark.parametrize("role", ["cost", RECONCILER])
@@ -287,7 +279,5 @@ def test_demonstrations_that_play_would_cut_off_are_told_with_the_key_to_raise(
 @pytest.mark.parametrize("at_table", [False, True])
 def test_rows_know_whether_they_show_the_seat(at_table: bool) -> None:
     chat = tiny_chat()
-    rows = supervised_rows(
-        "cto", chat, num_rows=2, first_row=0, seat_share=float(at_table), seed=0, difficulties=DIFFICULTIES
-    )
+    rows = supervised_rows(CONFIG, "cto", chat, num_rows=2, first_row=0, seat_share=float(at_table))
     assert [row.at_table for row in rows] == [at_table] * 2

@@ -25,6 +25,7 @@ from simulator.engines.embedded.hf_chat import HFChat
 from simulator.tool_calls import format_tool_call
 from training.config.loading import load_config
 from training.config.model_config import ModelConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import corpus, role_scenario, team_scenario
 from training.models.base_model import (
     END,
@@ -101,7 +102,7 @@ def test_texts_of_every_family_and_difficulty_make_the_round_trip() -> None:
     """Up to the highest difficulty, trained on 1 and 2; no text meets the unknown token."""
     chat = tiny_chat()
     unknown = tiny_tokenizer().unk_token_id
-    for text in set(corpus(num_role=12, num_team=12, seed=5, difficulties=(1, 4, 7, 10))):
+    for text in set(corpus(RunConfig(data=DataConfig(seed=5, difficulties=(1, 4, 7, 10))), 12)):
         ids = chat.encode(text)
         assert chat.decode(ids) == text
         assert unknown not in ids
@@ -137,11 +138,11 @@ def test_the_least_vocabulary_that_the_message_names_works() -> None:
     with pytest.raises(UserError) as raised:
         train_tokenizer(["x"], 10)
     least = int(str(raised.value).split("use ")[1].split()[0])
-    assert len(train_tokenizer(corpus(num_role=5, num_team=5, seed=0, difficulties=(1,)), least)) <= least
+    assert len(train_tokenizer(corpus(RunConfig(data=DataConfig(difficulties=(1,))), 5), least)) <= least
 
 
 def test_the_tokenizer_is_the_same_every_time() -> None:
-    texts = list(corpus(num_role=10, num_team=10, seed=0, difficulties=(1, 2)))
+    texts = list(corpus(RunConfig(), 10))
     vocabularies = [train_tokenizer(texts, 512).get_vocab() for _ in range(2)]
     assert vocabularies[0] == vocabularies[1]
 

@@ -15,7 +15,8 @@ from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.team import RECONCILER
 from scenarios.base import Style
-from training.config.run_config import SftConfig
+from training.config.model_config import ModelConfig
+from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.roles import sft
 from training.roles.sft import run_sft
@@ -28,7 +29,12 @@ Log = list[tuple[int, Mapping[str, float]]]
 def make_rows(count: int, role: str = RECONCILER) -> list[TokenRow]:
     return list(
         supervised_rows(
-            role, tiny_chat(), num_rows=count, first_row=0, seat_share=1.0, seed=0, difficulties=DIFFICULTIES
+            RunConfig(data=DataConfig(difficulties=DIFFICULTIES)),
+            role,
+            tiny_chat(),
+            num_rows=count,
+            first_row=0,
+            seat_share=1.0,
         )
     )
 
@@ -187,14 +193,12 @@ def tool_rows(count: int, style: Style = "short") -> list[TokenRow]:
     """Demonstrations with tool observations between own words; in full style of several calls."""
     return list(
         supervised_rows(
+            RunConfig(data=DataConfig(difficulties=DIFFICULTIES), model=ModelConfig(prompts=style)),
             "cost",
             tiny_chat(),
             num_rows=count,
             first_row=0,
             seat_share=0.0,
-            seed=0,
-            difficulties=DIFFICULTIES,
-            style=style,
         )
     )
 

@@ -15,6 +15,7 @@ from benchmarks.roles.transfer import (
 )
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 
@@ -35,7 +36,7 @@ def test_the_table_pairs_rewards_by_case() -> None:
 
 @pytest.mark.slow
 def test_a_copy_of_a_trained_model_learns_and_the_trained_one_stays() -> None:
-    tokenizer = train_tokenizer(corpus(num_role=20, num_team=20, seed=0, difficulties=DIFFICULTIES), 512)
+    tokenizer = train_tokenizer(corpus(RunConfig(data=DataConfig(difficulties=DIFFICULTIES)), 20), 512)
     chat, first = HFChat(tokenizer, short_prompts=True), build_tiny_model(ModelConfig(), tokenizer, 0)
 
     def train(model: Any) -> None:

@@ -19,6 +19,7 @@ from scenarios.team.game import PlanGame
 from scenarios.team.single import SINGLE, SingleGame
 from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
+from training.config.run_config import RunConfig
 from training.data.demonstrations import demonstration_row, supervised_rows
 from training.data.single_agent import single_family, single_role
 from training.runs.run_folder import Run
@@ -106,7 +107,7 @@ def test_the_upper_control_shows_one_pair_of_habits_alone() -> None:
 
     def first_words(habits: tuple[str, str] | None) -> set[str]:
         rows = supervised_rows(
-            "cto", chat, num_rows=12, first_row=0, seat_share=1.0, seed=0, difficulties=(1, 2), habits=habits
+            RunConfig(), "cto", chat, num_rows=12, first_row=0, seat_share=1.0, habits=habits
         )
         own = [tuple(t for t, bit in zip(row.token_ids, row.loss_mask, strict=True) if bit) for row in rows]
         return {chat.decode(ids).partition("\n")[0] for ids in own}

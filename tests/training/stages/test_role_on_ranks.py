@@ -17,7 +17,7 @@ from tiny_models import make_tiny_base, same_weights, weights_of
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.models.weights import load_weights
-from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.sft import ResumableTrainer
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import SkippedSteps
 from training.runs.run_folder import Run

@@ -10,7 +10,7 @@ from tiny_models import make_untrained_run
 from emads.commands.stages import order_owners, schedule_tasks, train_stages
 from roles.errors import UserError
 from training.config.loading import load_config
-from training.data.demonstrations import rows_of_run
+from training.data.demonstrations import supervised_rows
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
 from training.stages.table import train_stage
@@ -69,9 +69,9 @@ def test_a_role_goes_on_from_another_runs_weights_with_further_demonstrations(
 
     def note(*given: Any, num_rows: int, first_row: int, **options: Any) -> Any:
         drawn.append((first_row, num_rows))
-        return rows_of_run(*given, num_rows=num_rows, first_row=first_row, **options)
+        return supervised_rows(*given, num_rows=num_rows, first_row=first_row, **options)
 
-    monkeypatch.setattr("training.stages.sft.rows_of_run", note)
+    monkeypatch.setattr("training.stages.sft.supervised_rows", note)
     more = (f"sft.start_from={first.path}", "sft.max_steps=1")
     second = Run.open(make_untrained_run(tmp_path / "second", *more, "sft.batch_size=2", *ADAMW))
     train_stage(second.path, "sft", "cost")

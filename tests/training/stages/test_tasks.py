@@ -94,7 +94,7 @@ def test_a_folder_is_trained_on_and_scored_once_on_its_sealed_test(
     assert {("sft/solver", 2), ("grpo/solver", 1), ("grpo/solver", 2)} <= set(logged)
     assert read_stage(run.path, "grpo", "solver") == scores[-1]
     monkeypatch.setattr(sft, "run_sft", None)  # calling it again would fail
-    monkeypatch.setattr(tasks, "play_sealed", None)
+    monkeypatch.setattr(tasks, "play_solo", None)
     assert train_tasks(Run.open(run.path), str(folder), said.append) == scores
     with pytest.raises(UserError, match="solver of other tasks"):
         train_tasks(run, "maths", said.append)

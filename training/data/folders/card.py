@@ -22,8 +22,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evaluation.scoring.baselines import play_team_baselines
 from roles.team import Decision
-from scenarios.base import SEALED, Scenario
-from scenarios.team import PlanGame, TeamScenario
+from scenarios.base import SEALED
+from scenarios.team import PlanGame
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.offers import load_table
 from scenarios.team.value import judge_decision
@@ -120,7 +120,7 @@ def score_baselines(found: RowStatistics) -> Iterator[tuple[tuple[int, int], dic
     for band in BANDS:
         rewards: dict[str, list[float]] = {name: [] for name in BASELINES}
         for _, cases in found.sample_cases(band):
-            for name, values in (_play_team if cases[0].family == TEAM else _play_role)(cases).items():
+            for name, values in _play_baselines(cases).items():
                 rewards[name] += values
         if rewards["oracle"]:
             yield band, rewards
@@ -139,7 +139,10 @@ def score_meetings(found: RowStatistics) -> Iterator[tuple[tuple[int, int], list
             yield band, values
 
 
-def _play_role(cases: Sequence[Scenario]) -> dict[str, Sequence[float]]:
+def _play_baselines(cases: Sequence[Any]) -> dict[str, list[float]]:
+    if cases[0].family == TEAM:
+        played = play_team_baselines(cases, TeamRewardWeights(), ("random", "greedy", "oracle"))
+        return {stage: [one.reward for one in plays] for stage, plays in played.items()}
     known = SOLO_FAMILIES[cases[0].family]
     players = {name: known.baselines[name] for name in ("random", "constant", "greedy")}
     players["oracle"] = lambda case, rng: json.dumps(known.solve(case))
@@ -147,11 +150,6 @@ def _play_role(cases: Sequence[Scenario]) -> dict[str, Sequence[float]]:
         name: [known.verify(case, play(case, random.Random(f"{name}/{case.key}"))).reward for case in cases]
         for name, play in players.items()
     }
-
-
-def _play_team(cases: Sequence[TeamScenario]) -> dict[str, Sequence[float]]:
-    played = play_team_baselines(cases, TeamRewardWeights(), ("random", "greedy", "oracle"))
-    return {stage: [one.reward for one in plays] for stage, plays in played.items()}
 
 
 CARD = "README.md"

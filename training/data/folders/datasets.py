@@ -208,11 +208,7 @@ def compute_generator_digest(family: str, difficulties: Sequence[int]) -> str:
 
 
 def refuse_loss(out: Path, shard: OracleShard | TeacherShard, request: FamilyRequest) -> None:
-    """Refuse a request for fewer scenarios than a shard of its family and split holds.
-
-    Raises:
-        UserError: names the family, the split and the remedy.
-    """
+    """Refuse, with a UserError, fewer scenarios than a shard of the family and split holds."""
     numbers = {request.path(number): number for number in range(request.num_shards)}
     if request.num_scenarios(numbers.get(shard.path, request.num_shards)) < shard.num_scenarios:
         raise UserError(
@@ -333,11 +329,7 @@ def draw_different(
 
 
 def draw_block(request: FamilyRequest, indices: range) -> list[DrawnScenario]:
-    """Generate, certify and describe the scenarios of these indices, those of the request's sector alone.
-
-    Raises:
-        OracleDisagreementError: two methods disagree about an optimum.
-    """
+    """Generate, certify and describe the scenarios of these indices, those of the request's sector alone."""
     drawn = []
     find_sector = find_sector_rule(request.family) if request.sector is not None else None
     for index in indices:

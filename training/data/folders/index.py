@@ -5,20 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from roles.errors import UserError
 from scenarios.base import Split
 from simulator.export.atomic_files import encode_json, write_atomic
+from training.config.section import StrictRecord
 
 
-class IndexRecord(BaseModel):
-    """A part of an index file."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class ParquetShard(IndexRecord):
+class ParquetShard(StrictRecord):
     """One finished Parquet file."""
 
     path: str  # inside the folder, with "/"
@@ -36,7 +31,7 @@ class ParquetShard(IndexRecord):
 AnyShard = TypeVar("AnyShard", bound=ParquetShard)
 
 
-class FolderIndex(IndexRecord, Generic[AnyShard]):
+class FolderIndex(StrictRecord, Generic[AnyShard]):
     """Content of an index file; a subclass names the file, its format and its kind of shards."""
 
     FILE: ClassVar[str]

@@ -100,11 +100,10 @@ def store_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """A chat as its column holds it: absent keys are None, arguments of calls are JSON text."""
     return [
         {
-            **{name: message[name] for name in ("role", "content")},
+            "role": message["role"],
+            "content": message["content"],
             "name": message.get("name"),
-            "tool_calls": _map_arguments(message["tool_calls"], json.dumps)
-            if "tool_calls" in message
-            else None,
+            "tool_calls": _map_arguments(message.get("tool_calls"), json.dumps),
         }
         for message in messages
     ]
@@ -116,22 +115,14 @@ def load_messages(stored: Sequence[Mapping[str, Any]]) -> list[Message]:
     Raises:
         ValueError: arguments that are not JSON.
     """
-    messages = [{name: value for name, value in message.items() if value is not None} for message in stored]
-    for message in messages:
-        if "tool_calls" in message:
-            message["tool_calls"] = _map_arguments(message["tool_calls"], json.loads)
-    return messages
+    messages = [{**one, "tool_calls": _map_arguments(one.get("tool_calls"), json.loads)} for one in stored]
+    return [{name: value for name, value in one.items() if value is not None} for one in messages]
 
 
-def _map_arguments(calls: Sequence[Mapping[str, Any]], change: Callable[[Any], Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": call["type"],
-            "function": {
-                "name": call["function"]["name"],
-                "arguments": change(call["function"]["arguments"]),
-            },
-        }
+def _map_arguments(calls: Sequence[Mapping[str, Any]] | None, change: Callable[[Any], Any]) -> Any:
+    """The calls with changed arguments; None of a message without calls."""
+    return calls and [
+        {**call, "function": {**call["function"], "arguments": change(call["function"]["arguments"])}}
         for call in calls
     ]
 

@@ -16,15 +16,7 @@ from roles.errors import UserError
 from scenarios.base import SPLITS, Scenario, Split, check_coordinates
 from training.data.demonstrations import difficulty_of
 from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex, TeacherShard
-from training.data.folders.rows import (
-    COLUMNS,
-    SCHEMA,
-    SOLO_FAMILIES,
-    TEAM,
-    Row,
-    build_rows,
-    generate_case,
-)
+from training.data.folders.rows import COLUMNS, SCHEMA, SOLO_FAMILIES, TEAM, Row, build_rows, generate_case
 from training.data.teacher.checks import ANY_REWARD, AUTHOR_PREFIX, find_teacher_fault
 from training.data.teacher.lessons import AUTHOR_PREFIX as PARAPHRASE_PREFIX
 from training.data.teacher.lessons import find_paraphrase_fault

@@ -8,6 +8,7 @@ replay   the tools, asked again on the scenario made anew, say the same word for
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calcu
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.rows import Message, Row, load_messages, store_messages, write_opening, write_turn
 from training.data.teacher.lessons import Lesson, open_lesson
-from training.data.teacher.reasoning import Reading, list_upgrades
+from training.data.teacher.reasoning import SENTENCE, TOKEN, Reading, list_upgrades, read_figures
 
 FREE = 10  # whole numbers up to here may count and order things without being given
 _ORDERS = re.compile(r"(?:^|\n)[ \t*-]*$|\b(?:step|turn|option|number|round|rank|#)[ \t]*$", re.I)
@@ -68,7 +69,7 @@ class KnownNumbers:
         for place, value, shown in find_numbers(text):
             self._work_out(relations, [end for end in waiting if end <= place])
             waiting = [end for end in waiting if end > place]
-            if any(self._is_result(relations[end], place) for end in waiting):
+            if any(relations[end].works_out(place) for end in waiting):
                 continue
             if _BOUND.search(text[:place]):
                 self._known.add(value)
@@ -83,10 +84,6 @@ class KnownNumbers:
                 raise FalseChainError(f"{relation.text!r}, which is false")
             if relation.sign == "=":
                 self._known.add(relation.values[1])
-
-    def _is_result(self, relation: "Relation", place: int) -> bool:
-        """Return whether a number is what an equation works out: it stands after the sign, alone."""
-        return relation.sign == "=" and relation.is_worked_out and place >= relation.sign_place
 
     def _is_known(self, value: Fraction, shown: str) -> bool:
         if value in self._known:
@@ -110,10 +107,14 @@ class Relation:
     """Two sides of a sign, as found in a text. Example: "2 + 2 = 4" holds, "3 > 5" does not."""
 
     def __init__(self, left: str, sign: str, right: str, sign_place: int) -> None:
-        self.text, self.sign, self.sign_place = f"{left} {sign} {right}", sign, sign_place
+        self.text, self.sign, self._sign_place = f"{left} {sign} {right}", sign, sign_place
         self.values = (calculate(left), calculate(right))
-        self.is_worked_out = bool(_OPERATOR.search(left)) and not _OPERATOR.search(right.lstrip("-+"))
-        self._decimals = len(right.partition(".")[2]) if self.is_worked_out else 0
+        self._is_worked_out = bool(_OPERATOR.search(left)) and not _OPERATOR.search(right.lstrip("-+"))
+        self._decimals = len(right.partition(".")[2]) if self._is_worked_out else 0
+
+    def works_out(self, place: int) -> bool:
+        """Return whether the number at a place is what an equation works out: it stands after the sign."""
+        return self.sign == "=" and self._is_worked_out and place >= self._sign_place
 
     def holds(self) -> bool:
         """Return whether it is true; a result with decimals may be rounded to them."""
@@ -170,15 +171,7 @@ Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
 TOLERANCE = 1e-9  # of a reward
 
-_TOKEN = re.compile(r"\n|[A-Za-z][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|\S")
-_IDENTIFIER = re.compile(r"[A-Z][0-9]{0,2}")
-_FILLERS = frozenset(
-    ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
-)
-_NO_NAMES = frozenset(["to", "by", "from", "than", "over", "under", "most", "least", "per"])
-_MOST_FILLERS = 8
 _LABEL = re.compile(r"^- \[(\w+)\]", re.M)
-_SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,8 +262,8 @@ def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool
         from_brief |= _list_numbers(turn.asked)
         known.learn(turn.asked)
         reading.hear(turn.asked)
-        words = _leave_answer_out(turn)
-        for sentence in _SENTENCE.split(turn.text):
+        words, answer = _split_answer(turn)
+        for sentence in SENTENCE.split(turn.text):
             for _, name, value in reading.find_figures(sentence):
                 if name in names and value not in from_brief and (name, value) not in given:
                     return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
@@ -282,7 +275,7 @@ def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool
         if fault is not None:
             return f"turn {number} states {fault}"
         if concludes and turn.call is None:
-            fault = reading.find_contradiction(words, _read_object(turn.text))
+            fault = reading.find_contradiction(words, answer)
             if fault is not None:
                 return f"turn {number} states {fault}"
         known.learn(turn.observation)
@@ -301,30 +294,22 @@ def _start_reading(lesson: Lesson, turns: Sequence[PlayedTurn]) -> Reading:
     if not isinstance(case, Scenario) and lesson.name in case.seats:
         facts = case.seats[lesson.name].facts
     names = () if labels else list_upgrades(facts)
-    return Reading(frozenset(names), labels, _locate_figures, lesson.brief)
-
-
-def _read_object(text: str) -> Mapping[str, Any]:
-    """The answer of a turn; {} where there is none, which the check of the answer says."""
-    try:
-        value = parse_strict_json(split_answer(text)[1])
-    except AnswerError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return Reading(frozenset(names), labels, lesson.brief)
 
 
 def _list_numbers(text: str) -> set[float]:
-    return {float(token) for token in _TOKEN.findall(text) if token[0].isdigit()}
+    return {float(token) for token in TOKEN.findall(text) if token[0].isdigit()}
 
 
-def _leave_answer_out(turn: PlayedTurn) -> str:
-    """The words of a turn: the verifier judges the answer that follows them."""
+def _split_answer(turn: PlayedTurn) -> tuple[str, Mapping[str, Any]]:
+    """The words of a turn and the answer after them, {} where none can be read: the verifier judges it."""
     if turn.call is not None:
-        return turn.text
-    try:
-        return split_answer(turn.text)[0]
-    except AnswerError:
-        return turn.text
+        return turn.text, {}
+    words, value = turn.text, None
+    with suppress(AnswerError):
+        words, text = split_answer(turn.text)
+        value = parse_strict_json(text)
+    return words, value if isinstance(value, dict) else {}
 
 
 def check_replay(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
@@ -360,35 +345,6 @@ def find_rejection(
         if detail is not None:
             return PlayRejection(reason=reason, detail=detail)
     return None
-
-
-def read_figures(text: str) -> Iterator[tuple[str, float]]:
-    """Named figures of a text: a word, at most some filler ("of option B is", ":"), a number, on one line.
-
-    Example: list(read_figures("latency: 53 ms, cost 66")) == [("latency", 53.0), ("cost", 66.0)]
-    """
-    for _, name, value in _locate_figures(text):
-        yield name, value
-
-
-def _locate_figures(text: str) -> Iterator[tuple[int, str, float]]:
-    """(place of the name, name, value)."""
-    found = list(_TOKEN.finditer(text))
-    tokens = [one[0] for one in found]
-    for position, token in enumerate(tokens):
-        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS or token in _NO_NAMES:
-            continue
-        for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
-            if following[0].isdigit() and following.isascii():
-                yield found[position].start(), _normalise(token), float(following)
-            elif following.lower() in _FILLERS or _IDENTIFIER.fullmatch(following):
-                continue
-            break
-
-
-def _normalise(word: str) -> str:
-    """Identifiers as they are (A, K2), other words in lower case and without a plural s."""
-    return word if _IDENTIFIER.fullmatch(word) else word.lower().removesuffix("s")
 
 
 def write_messages(turns: Sequence[PlayedTurn]) -> list[Message]:

@@ -14,7 +14,7 @@ The three files before follow from the journal: a killed run goes on where it st
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -48,6 +48,7 @@ from training.data.teacher.teacher import (
 from training.runs.progress import Progress, progress
 
 SUFFIX = ".journal.jsonl"
+STREAM = ("family", "split", "seed", "difficulties")  # of a request, that say which scenarios it draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +115,21 @@ class _FolderTeacher:
         total = sum(request.count * count_roles(request.family) for request in requests)
         async with ChatClient(self._endpoint, spent=spent) as client:
             with progress("teach", total=total, unit="scenarios") as bar:
-                for request, number, cases in _draw_shards(requests):
-                    if self._halt.reason is not None:
-                        break
-                    shard = await self._teach_shard(request, number, cases, client, bar)
-                    if shard is None:
-                        continue
-                    written.append(shard)
-                    shards[shard.path] = shard
-                    index = TeacherIndex.of(shards)
-                    index.write(self._out)
-                    write_teacher_card(self._out, index)
+                for request in requests:
+                    different = draw_different(request, draw_here, [])
+                    for number in range(request.num_shards):
+                        if self._halt.reason is not None:
+                            break
+                        drawn = islice(different, request.num_scenarios(number))
+                        cases = [request.load(made.index) for made in drawn]
+                        shard = await self._teach_shard(request, number, cases, client, bar)
+                        if shard is None:
+                            continue
+                        written.append(shard)
+                        shards[shard.path] = shard
+                        index = TeacherIndex.of(shards)
+                        index.write(self._out)
+                        write_teacher_card(self._out, index)
         return self._report(written)
 
     async def _teach_shard(
@@ -151,16 +156,8 @@ class _FolderTeacher:
         folder.mkdir(exist_ok=True)
         remove_leftovers(folder)
         journal = Journal(self._out / request.path(number).replace(".parquet", SUFFIX))
-        journal.begin(
-            Heading(
-                author=self._author,
-                family=request.family,
-                split=request.split,
-                seed=request.seed,
-                difficulties=request.difficulties,
-                generator=request.generator,
-            )
-        )
+        stream = {name: getattr(request, name) for name in STREAM}
+        journal.begin(Heading(author=self._author, generator=request.generator, **stream))
         try:
             results = await write_demonstrations(
                 lessons,
@@ -191,12 +188,9 @@ class _FolderTeacher:
         write_atomic(self._out / path, content)
         prompt_tokens, completion_tokens = journal.count_tokens()
         return TeacherShard(
+            **{name: getattr(request, name) for name in STREAM},
             path=path,
-            family=request.family,
-            split=request.split,
             author=self._author,
-            seed=request.seed,
-            difficulties=request.difficulties,
             min_reward=self._rules.min_reward,
             num_scenarios=request.num_scenarios(number),
             num_rows=len(rows),
@@ -220,15 +214,6 @@ class _FolderTeacher:
             stop=f"{reason}; raise max_cost to go on" if isinstance(reason, BudgetSpentError) else None,
             problem=problem,
         )
-
-
-def _draw_shards(requests: Sequence[FamilyRequest]) -> Iterator[tuple[FamilyRequest, int, list[Case]]]:
-    """Request, number and cases of each shard in turn."""
-    for request in requests:
-        different = draw_different(request, draw_here, [])
-        for number in range(request.num_shards):
-            drawn = islice(different, request.num_scenarios(number))
-            yield request, number, [request.load(made.index) for made in drawn]
 
 
 def summarise_teaching(report: TeachingReport) -> list[str]:

@@ -106,11 +106,7 @@ def list_lessons(case: Case, families: Mapping[str, Family] = SOLO_FAMILIES) -> 
 
 
 def open_lesson(family: str, split: Split, seed: int, index: int, difficulty: int, name: str) -> Lesson:
-    """The lesson of a row of these coordinates and this role.
-
-    Raises:
-        KeyError: the case has no such role.
-    """
+    """The lesson of a row of these coordinates and this role; KeyError: the case has no such role."""
     lessons = list_lessons(generate_case(family, split, seed, index, difficulty))
     return {lesson.name: lesson for lesson in lessons}[name]
 
@@ -243,11 +239,7 @@ MANDATE = (
 
 
 def check_can_paraphrase(families: Sequence[str]) -> None:
-    """Refuse families whose briefs nothing reads back.
-
-    Raises:
-        UserError: names the family and those that can be paraphrased.
-    """
+    """Refuse, with a UserError, families whose briefs nothing reads back."""
     for family in families:
         if family not in RULES:
             raise UserError(

@@ -5,7 +5,7 @@ and tools say of it is kept; a sentence about it must say the same. Words in oth
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ _MENTION = re.compile(rf"(?:({_LETTER})(?::|,)? ?(?:fund )?)?({_NAME}(?:{_AND}{_
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _AFTER = re.compile(rf"(?: for| at|:)? ({_NUMBER})(?![0-9.]*[0-9])")
 _VERSUS = re.compile(r"\s*(?:for|instead of|rather than|than|over|versus|vs\.?|to)\s*")
-_SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
+SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
 _COMPARED = re.compile(rf"([a-z]+) ({_NUMBER}) to ({_NUMBER})(?:: (no more|no less|more|less|equal))?")
 _MONEY = re.compile(rf"cost (?:[-+0-9 ]+ = )?({_NUMBER}) of ({_NUMBER})(?:: (fits|over))?")
 _OWN_AMOUNT = re.compile(rf"\bfor at most ({_NUMBER})")
@@ -41,6 +41,39 @@ _CONCLUDES = re.compile(
 _SWAPPED = re.compile(rf"{_NAME} for {_NAME}: worth [0-9]+ to [0-9]+: more, cost .*: fits\b")
 _EARLIER = re.compile(r"\b(?:best|so far|before|earlier|previous|than)\b")
 _SAID = re.compile(rf"({_NAME}) (yes|no)\b")
+TOKEN = re.compile(r"\n|[A-Za-z][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|\S")
+_IDENTIFIER = re.compile(r"[A-Z][0-9]{0,2}")
+_FILLERS = frozenset(
+    ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
+)
+_NO_NAMES = frozenset(["to", "by", "from", "than", "over", "under", "most", "least", "per"])
+_MOST_FILLERS = 8
+
+
+def read_figures(text: str) -> Iterator[tuple[str, float]]:
+    """Named figures of a text: a word, at most some filler ("of option B is", ":"), a number, on one line.
+
+    Example: list(read_figures("latency: 53 ms, cost 66")) == [("latency", 53.0), ("cost", 66.0)]
+    """
+    for _, name, value in _locate_figures(text):
+        yield name, value
+
+
+def _locate_figures(text: str) -> Iterator[tuple[int, str, float]]:
+    """(place of the name, name, value)."""
+    found = list(TOKEN.finditer(text))
+    tokens = [one[0] for one in found]
+    for position, token in enumerate(tokens):
+        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS or token in _NO_NAMES:
+            continue
+        for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
+            if following[0].isdigit() and following.isascii():
+                is_named = _IDENTIFIER.fullmatch(token) is not None  # A, K2: as they are
+                name = token if is_named else token.lower().removesuffix("s")
+                yield found[position].start(), name, float(following)
+            elif following.lower() in _FILLERS or _IDENTIFIER.fullmatch(following):
+                continue
+            break
 
 
 @dataclass(slots=True)
@@ -63,20 +96,13 @@ class Mention:
 class Reading:
     """What has been read so far, and the fault of a text that says otherwise."""
 
-    def __init__(
-        self,
-        names: Collection[str],
-        labels: Collection[str],
-        find_figures: Callable[[str], Named],
-        brief: str,
-    ) -> None:
-        """`find_figures` finds the named figures of a text; `labels` are names that are words besides."""
+    def __init__(self, names: Collection[str], labels: Collection[str], brief: str) -> None:
+        """`labels` are names that are words besides."""
         self._codes = {name: _code(number) for number, name in enumerate(sorted({*names, *labels}))}
         self._names = {code: name for name, code in self._codes.items()}
         by_length = sorted(names, key=len, reverse=True)
         self._long = _any_of(by_length) if by_length else None
         self._labels = _any_of(sorted(labels, key=len, reverse=True)) if labels else None
-        self._find_figures = find_figures
         self._records: dict[Thing, KnownThing] = {}
         self._option = ""
         self._last: Thing | None = None
@@ -95,7 +121,7 @@ class Reading:
         for line in text.splitlines():
             if found := re.match(r".*\b[Oo]ption ([A-Z])\b", line):
                 self._option = found[1]
-            for sentence in _SENTENCE.split(line):
+            for sentence in SENTENCE.split(line):
                 self._learn(sentence, (self._option, frozenset()))
 
     def observe(self, arguments: Mapping[str, Any], text: str) -> None:
@@ -106,7 +132,7 @@ class Reading:
         for line in text.splitlines():
             self._learn(line, asked)
         self._last = asked if listed is not None else None
-        for _, name, value in self._find_figures(text):
+        for _, name, value in _locate_figures(text):
             self._told.add(name)
             self._given.add(value)
 
@@ -114,7 +140,7 @@ class Reading:
         masked = self._mask(text)
         mentions = self._find_mentions(masked)
         claims = {mention.thing for mention in mentions} or {about}
-        for place, name, value in self._find_figures(masked):
+        for place, name, value in _locate_figures(masked):
             before = [mention for mention in mentions if mention.end <= place]
             things = {before[-1].thing if before else about}
             if before and masked.startswith("«"):
@@ -167,11 +193,11 @@ class Reading:
 
     def find_figures(self, sentence: str) -> Named:
         """The named figures of a sentence; a figure's name that is part of a thing's is none."""
-        return self._find_figures(self._mask(sentence))
+        return _locate_figures(self._mask(sentence))
 
     def check(self, text: str) -> str | None:
         """The first thing that a text says otherwise than what was read; None if there is none."""
-        for sentence in _SENTENCE.split(text):
+        for sentence in SENTENCE.split(text):
             masked = self._mask(sentence)
             fault = self._check_sentence(masked)
             if fault is not None:
@@ -183,7 +209,7 @@ class Reading:
         if found := _OWN_AMOUNT.search(masked):
             self._own_amount = float(found[1])
             self._best = None
-        figures = list(self._find_figures(masked))
+        figures = list(_locate_figures(masked))
         self.num_figures += sum(value in self._given for _, _, value in figures)
         for place, name, value in figures:
             allowed = self._list_allowed(masked, place, name, mentions)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
@@ -33,7 +33,7 @@ from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from simulator.line_files import LineFile, read_lines
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
-from training.data.folders.index import IndexRecord
+from training.config.section import Section, StrictRecord
 from training.data.folders.rows import Message, Row, list_tools
 from training.data.teacher.checks import (
     PlayedTurn,
@@ -54,12 +54,8 @@ NOT_SET_BY_KEY = ("url", "model", "api_key")  # options name the first two; a ke
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 
-class TeachingRules(BaseModel):
+class TeachingRules(Section):
     """Rules of a teacher's play, and of keeping it. Example: TeachingRules(min_reward=0.9)"""
-
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
     min_reward: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Least reward of a kept answer; 1 keeps exact optima with right figures only."""
@@ -131,7 +127,7 @@ class TaughtLesson:
         return json.dumps(value)
 
 
-class Heading(IndexRecord):
+class Heading(StrictRecord):
     """The first line of a journal: what the replies answer.
 
     Example: Heading(author="teacher:qwen2.5-72b", family="cto", split="train", seed=0, difficulties=(1, 2),
@@ -148,7 +144,7 @@ class Heading(IndexRecord):
     generator: str  # see `training.data.folders.datasets.compute_generator_digest`
 
 
-class JournalReply(IndexRecord):
+class JournalReply(StrictRecord):
     """A reply to a scenario; its replies are written in the order of their turns."""
 
     kind: Literal["reply"] = "reply"
@@ -157,7 +153,7 @@ class JournalReply(IndexRecord):
     reply: ChatReply
 
 
-class JournalFailure(IndexRecord):
+class JournalFailure(StrictRecord):
     """A request that got no reply; it is asked again in the next run."""
 
     kind: Literal["failure"] = "failure"
@@ -244,7 +240,7 @@ class Journal:
         if turn == len(before):
             self.replies[key] = (*before, reply)
 
-    def _add(self, line: IndexRecord) -> None:
+    def _add(self, line: StrictRecord) -> None:
         self._file.add(*(one.model_dump_json().encode() for one in (*self._first, line)))
         self._first = []
 
@@ -375,7 +371,11 @@ async def _play(
         if reply.finish_reason in CUT:
             return tuple(turns), PlayRejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}")
         try:
-            calls = [_read_call(call) for call in reply.calls] or _read_text_call(text)
+            calls = [_read_call(call) for call in reply.calls]
+            if not calls:
+                if OPEN in text:
+                    _refuse_depth(text)
+                calls = list(parse_tool_calls(text))
         except BadToolCallError as error:
             return tuple(turns), PlayRejection(reason="tools", detail=str(error))
         if not calls:
@@ -425,12 +425,6 @@ def _read_call(call: RequestedCall) -> ToolCall:
     if not isinstance(arguments, dict):
         raise BadToolCallError(f"arguments of {call.name[:40]!r} are not an object")
     return ToolCall(name=call.name, arguments=arguments)
-
-
-def _read_text_call(text: str) -> list[ToolCall]:
-    if OPEN in text:
-        _refuse_depth(text)
-    return list(parse_tool_calls(text))
 
 
 def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:

@@ -20,8 +20,9 @@ from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import hold_meeting
-from training.data.teacher.checks import PlayedTurn, check_chain, read_figures
+from training.data.teacher.checks import PlayedTurn, check_chain
 from training.data.teacher.lessons import Lesson, list_lessons
+from training.data.teacher.reasoning import read_figures
 
 Turns = list[PlayedTurn]
 Plant = Callable[[Turns, random.Random, str], Turns | None]  # None: the play has no place for the fault

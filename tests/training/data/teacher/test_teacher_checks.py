@@ -16,11 +16,11 @@ from training.data.teacher.checks import (
     PlayedTurn,
     find_rejection,
     observe,
-    read_figures,
     read_messages,
     write_messages,
 )
 from training.data.teacher.lessons import list_lessons
+from training.data.teacher.reasoning import read_figures
 
 CTO = FAMILIES["cto"]
 SCENARIO = CTO.generate("train", 0, 1, 2)
