@@ -31,6 +31,7 @@ from scenarios.team import Style, Table, TeamScenario
 from scenarios.team.experts import best_vote
 from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
+from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import SoloEpisode
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
@@ -175,7 +176,7 @@ async def play_alone(
             session=f"{stream}/{temperature}/alone/{place}/{scenario.key}",
             call_tool=game.call_tool if role.tools else None,
             max_turns=max_turns,
-            max_total_tokens=max_total_tokens,
+            limits=AgentLimits(total_tokens=max_total_tokens),
         )
         episode = write_alone(scenario, await agent.answer(game.write_brief()))
         return replace(episode, trajectories={RECONCILER: agent.trajectory()})

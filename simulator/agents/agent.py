@@ -10,7 +10,7 @@ from roles.base import Role
 from roles.limits import MAX_OBSERVATION_CHARS, MAX_SEAT_CALLS
 from scenarios.base import ToolCall, ToolError
 from scenarios.tasks.sandbox import find_sandbox
-from simulator.agents.agent_kinds import AgentKind, introduce
+from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
 from simulator.agents.code_blocks import parse_code, run_code
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
@@ -50,9 +50,8 @@ class _CallsSpentError(Exception):
 class Agent:
     """Plays one role's append-only transcript on an engine.
 
-    Limits, each of which ends the work on a message with its own name in `Trajectory.ended_by`: `max_turns`
-    per message, the sampling's tokens per turn, and over the whole transcript `max_total_tokens` (read and
-    written), `max_tool_calls` and `max_failed_calls`; None: no limit.
+    Each limit ends the work on a message with its own name in `Trajectory.ended_by`. `limits` go before
+    `max_turns` and the sampling's tokens per turn.
     """
 
     def __init__(
@@ -68,9 +67,7 @@ class Agent:
         kind: AgentKind | None = None,
         prompt_role: Role | None = None,
         max_turns: int = 10,
-        max_total_tokens: int | None = None,
-        max_tool_calls: int | None = None,
-        max_failed_calls: int | None = None,
+        limits: AgentLimits | None = None,
         observer: Observer | None = None,
     ) -> None:
         """`kind` None: react with tools, chat without. `prompt_role`: as the prompt has it, with other tools.
@@ -78,16 +75,18 @@ class Agent:
         Raises:
             UserError: a code agent where no sandbox works.
         """
-        self.role, self.observer = role, observer
+        self.role, self._observer = role, observer
         self.kind: AgentKind = kind or ("chat" if call_tool is None else "react")
         if self.kind == "code":
             find_sandbox()
         self._prompt_role = prompt_role or introduce(role, self.kind)
         self._policy, self._engine, self._chat = policy, engine, chat
+        self._limits = limits or AgentLimits()
+        self._max_turns = self._limits.turns or max_turns
+        if self._limits.turn_tokens is not None:
+            sampling = replace(sampling, max_completion_tokens=self._limits.turn_tokens)
         self._sampling, self._session = sampling, session
         self._call_tool = None if self.kind == "chat" else call_tool
-        self._max_turns, self._max_failed_calls = max_turns, max_failed_calls
-        self._max_total_tokens, self._max_tool_calls = max_total_tokens, max_tool_calls
         self._ids: tuple[int, ...] = ()
         self._turns: list[Turn] = []
         self._num_messages = self._num_calls = self._num_valid_calls = 0
@@ -142,18 +141,12 @@ class Agent:
         )
 
     def take_up(
-        self,
-        turns: Sequence[Turn],
-        *,
-        num_messages: int,
-        num_tool_calls: int = 0,
-        num_valid_tool_calls: int = 0,
+        self, turns: Sequence[Turn], *, num_messages: int, num_calls: int, num_valid_calls: int
     ) -> None:
         """Continue from recorded turns; neither the engine nor a tool is asked again."""
         self._turns = list(turns)
         self._ids = tuple(token for turn in turns for token in (*turn.context_ids, *turn.completion_ids))
-        self._num_messages = num_messages
-        self._num_calls, self._num_valid_calls = num_tool_calls, num_valid_tool_calls
+        self._num_messages, self._num_calls, self._num_valid_calls = num_messages, num_calls, num_valid_calls
 
     async def _play(self, context: tuple[int, ...]) -> str:
         self._final_text = ""
@@ -183,9 +176,9 @@ class Agent:
 
     def _room(self, context: tuple[int, ...]) -> int | None:
         """Return the most tokens of the next turn; None: the sampling's own limit alone."""
-        if self._max_total_tokens is None:
+        if self._limits.total_tokens is None:
             return None
-        return max(0, self._max_total_tokens - len(self._ids) - len(context))
+        return max(0, self._limits.total_tokens - len(self._ids) - len(context))
 
     async def _take_turn(self, context: tuple[int, ...]) -> Turn:
         room = self._room(context)
@@ -193,7 +186,7 @@ class Agent:
         if room is not None and room < sampling.max_completion_tokens:
             sampling = replace(sampling, max_completion_tokens=room)
         self._ids += context
-        start_s = 0.0 if self.observer is None else time.perf_counter()
+        start_s = 0.0 if self._observer is None else time.perf_counter()
         completion = await self._engine.complete(
             CompletionRequest(
                 policy=self._policy, session=self._session, prompt_ids=self._ids, sampling=sampling
@@ -210,8 +203,8 @@ class Agent:
         )
         self._turns.append(turn)
         note_turn()
-        if self.observer is not None:
-            self.observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
+        if self._observer is not None:
+            self._observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
         return turn
 
     async def _act(self, text: str) -> list[str]:
@@ -247,13 +240,13 @@ class Agent:
         return observation[:MAX_OBSERVATION_CHARS]
 
     def _note(self, call: str, observation: str) -> str:
-        if self.observer is not None:
-            self.observer.on_tool(self.role.name, call, observation)
+        if self._observer is not None:
+            self._observer.on_tool(self.role.name, call, observation)
         return observation
 
     def _count_call(self) -> None:
         self._num_calls += 1
-        if self._max_tool_calls is not None and self._num_calls > self._max_tool_calls:
+        if self._limits.tool_calls is not None and self._num_calls > self._limits.tool_calls:
             raise _CallsSpentError
 
     async def _use_tool(self, call: ToolCall) -> str:
@@ -262,7 +255,7 @@ class Agent:
 
     def _too_many_failed_calls(self) -> bool:
         failed = self._num_calls - self._num_valid_calls
-        return self._max_failed_calls is not None and failed >= self._max_failed_calls
+        return self._limits.failed_calls is not None and failed >= self._limits.failed_calls
 
     def _close_open_turn(self) -> tuple[int, ...]:
         """Return the end-of-turn that a turn cut by a limit lacks; given, so never trained on."""

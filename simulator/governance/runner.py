@@ -118,7 +118,6 @@ class DurableAgents:
             self._live.pop(role, None)
             return Reply(text=known["text"], number=len(asked), is_new=False)
         agent = self._live.pop(role, None) or self._resume(role, asked[:-1])
-        agent.observer = self._observer
         num_turns = len(agent.turns)
         agent.see(list_parsed(state["reports"]))
         text = await agent.answer(message)
@@ -145,15 +144,14 @@ class DurableAgents:
         recorded = [one for one in found if one is not None]
         last = recorded[-1] if recorded else {}
         self._seating.engine.end_session(f"{self._session}/{role}")
-        return self._seating.resume_agent(
-            role,
-            self._game,
-            self._session,
+        agent = self._seating.make_agent(role, self._session, self._game, observer=self._observer)
+        agent.take_up(
             [turn for one in recorded for turn in TURNS.validate_python(one["turns"])],
             num_messages=len(asked),
-            num_tool_calls=last.get("num_tool_calls", 0),
-            num_valid_tool_calls=last.get("num_valid_tool_calls", 0),
+            num_calls=last.get("num_tool_calls", 0),
+            num_valid_calls=last.get("num_valid_tool_calls", 0),
         )
+        return agent
 
 
 def _name_heard(role: str, asked: Sequence[str]) -> str:

@@ -68,7 +68,8 @@ def play(
         session="s",
         call_tool=tool,
         kind=kind,
-        **limits,
+        max_turns=limits.pop("max_turns", 10),
+        limits=AgentLimits(**{name.removeprefix("max_"): most for name, most in limits.items()}),
     )
     asyncio.run(agent.answer("Brief."))
     return agent.trajectory()
@@ -114,7 +115,7 @@ def test_only_the_first_message_opens_a_transcript() -> None:
         chat=CHAT,
         sampling=SAMPLING,
         session="s",
-        max_total_tokens=len(vote) + 10,
+        limits=AgentLimits(total_tokens=len(vote) + 10),
     )
     assert asyncio.run(agent.answer("A brief that does not fit. " * 10)) == ""
     asyncio.run(agent.answer("Vote."))
