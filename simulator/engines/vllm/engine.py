@@ -21,7 +21,7 @@ from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.vllm.adapters import CONFIG, AdapterStore
-from simulator.engines.vllm.host import HostCall, VLLMHost
+from simulator.engines.vllm.host import VLLMHost
 from simulator.engines.vllm.library import lora_request
 from simulator.engines.vllm.options import DEFAULTS, check_options
 
@@ -53,7 +53,6 @@ class VLLMEngine:
         seed: int = 0,
         options: Mapping[str, Any] | None = None,
         request_timeout_s: float = 600.0,
-        start_timeout_s: float = 600.0,
         max_restarts: int = 2,
     ) -> None:
         """`base`: a model folder, loaded at the first call; None where every policy brings full weights.
@@ -68,8 +67,7 @@ class VLLMEngine:
         self._options = dict(options or {})
         self._max_rank = int(self._options.get("max_lora_rank", DEFAULTS["max_lora_rank"]))
         self._end_id, self._seed = end_id, seed
-        self._request_timeout_s, self._start_timeout_s = request_timeout_s, start_timeout_s
-        self._max_restarts = max_restarts
+        self._request_timeout_s, self._max_restarts = request_timeout_s, max_restarts
         self.num_cached_tokens = 0  # of all prompts: taken from the prefix cache, not computed
         self._served: dict[str, _Served] = {}
         self._own_hosts: dict[str, VLLMHost] = {}  # of policies with full weights
@@ -145,31 +143,20 @@ class VLLMEngine:
 
     def sleep(self) -> None:
         """Give the GPU's memory back until the next call, where enable_sleep_mode is set."""
-
-        async def rest() -> None:
-            for host in (self._base, *self._own_hosts.values()):
-                if host is not None:
-                    await host.sleep()
-
-        self._thread.call(rest())
+        for host in self._hosts:
+            self._thread.call(host.sleep())
 
     def reset_prefix_cache(self) -> None:
         """Forget all computed prompts; for measurements."""
-
-        async def reset() -> None:
-            for host in (self._base, *self._own_hosts.values()):
-                if host is not None:
-                    await (await host.ready()).reset_prefix_cache()
-
-        self._thread.call(reset())
+        for host in self._hosts:
+            self._thread.call(host.reset_prefix_cache())
 
     def close(self) -> None:
         """End all processes; calls in flight fail. The engine cannot be used again."""
 
         async def shut_down() -> None:
-            for host in (self._base, *self._own_hosts.values()):
-                if host is not None:
-                    host.close()
+            for host in self._hosts:
+                host.close()
 
         self._thread.call(shut_down())
         self._thread.close()
@@ -186,18 +173,13 @@ class VLLMEngine:
             raise InfrastructureError(
                 f"engine serves no policy {request.policy!r} (has: {sorted(self._served)})"
             )
-        call = HostCall(
-            prompt_ids=request.prompt_ids,
-            temperature=request.sampling.temperature,
-            max_completion_tokens=request.sampling.max_completion_tokens,
-            end_id=self._end_id,
-            lora=served.lora,
-        )
         served.num_in_flight += 1
         try:
             await served.host.ready()
             async with asyncio.timeout(self._request_timeout_s):
-                answer = await served.host.generate(call)
+                completion, num_cached = await served.host.generate(
+                    request, end_id=self._end_id, lora=served.lora, version=served.version
+                )
         except TimeoutError:
             raise InfrastructureError(
                 f"no completion of {request.policy} within {self._request_timeout_s:g} s"
@@ -205,13 +187,8 @@ class VLLMEngine:
         finally:
             served.num_in_flight -= 1
             await self._retire(served)
-        self.num_cached_tokens += answer.num_cached_tokens
-        return Completion(
-            token_ids=answer.token_ids,
-            logprobs=answer.logprobs,
-            finish_reason=answer.finish_reason,
-            policy_version=served.version,
-        )
+        self.num_cached_tokens += num_cached
+        return completion
 
     async def _install(self, policy: str, served: _Served) -> None:
         before = self._served.get(policy)
@@ -236,10 +213,8 @@ class VLLMEngine:
         return self._base
 
     def _make_host(self, weights: Path) -> VLLMHost:
-        return VLLMHost(
-            weights,
-            self._options,
-            seed=self._seed,
-            start_timeout_s=self._start_timeout_s,
-            max_restarts=self._max_restarts,
-        )
+        return VLLMHost(weights, self._options, seed=self._seed, max_restarts=self._max_restarts)
+
+    @property
+    def _hosts(self) -> list[VLLMHost]:
+        return [host for host in (self._base, *self._own_hosts.values()) if host is not None]

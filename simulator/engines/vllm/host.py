@@ -9,11 +9,11 @@ import itertools
 import math
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from roles.errors import InfrastructureError
+from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.vllm.library import (
     free_cached_memory,
     last_line,
@@ -27,43 +27,13 @@ from simulator.engines.vllm.options import engine_arguments, start_environment
 from simulator.records import FinishReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCall:
-    """One call as the engine takes it."""
-
-    prompt_ids: tuple[int, ...]
-    temperature: float
-    max_completion_tokens: int
-    end_id: int | None  # None: always max_completion_tokens long
-    lora: Any  # vLLM's LoRARequest; None: the base
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostAnswer:
-    """The engine's answer; num_cached_tokens of the prompt were found in the prefix cache."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    finish_reason: FinishReason
-    num_cached_tokens: int
-
-
 class VLLMHost:
     """Owns one AsyncLLM. All coroutines run in the same loop."""
 
-    def __init__(
-        self,
-        weights: Path,
-        options: Mapping[str, Any],
-        *,
-        seed: int,
-        start_timeout_s: float,
-        max_restarts: int,
-    ) -> None:
+    def __init__(self, weights: Path, options: Mapping[str, Any], *, seed: int, max_restarts: int) -> None:
         self.weights = weights
         self._options = options
         self._seeds = itertools.count(seed)  # of each start another: it would draw the same noise again
-        self._start_timeout_s = start_timeout_s
         self._starts_left = 1 + max_restarts
         self._engine: Any = None
         self._is_asleep = False
@@ -101,35 +71,39 @@ class VLLMHost:
 
     def _start(self) -> Any:
         arguments = engine_arguments(self.weights, self._options, seed=next(self._seeds))
-        return start_engine(arguments, start_environment(arguments, self._start_timeout_s))
+        return start_engine(arguments, start_environment(arguments))
 
-    async def generate(self, call: HostCall) -> HostAnswer:
-        """Generate one completion; a cancelled call is taken out of the batch.
+    async def generate(
+        self, request: CompletionRequest, *, end_id: int | None, lora: Any, version: str
+    ) -> tuple[Completion, int]:
+        """Generate one completion; return also how many tokens of the prompt were in the prefix cache.
+
+        A cancelled call is taken out of the batch. `end_id` None: always max_completion_tokens long. `lora`:
+        vLLM's LoRARequest, None for the base.
 
         Raises:
             InfrastructureError: a bad prompt, the engine died, or a log-probability is not finite.
         """
         engine = await self.ready()
-        _check_prompt(call.prompt_ids, engine.model_config)
+        _check_prompt(request.prompt_ids, engine.model_config)
         params = sampling_params(
-            temperature=call.temperature,
-            max_tokens=call.max_completion_tokens,
-            end_id=call.end_id,
+            temperature=request.sampling.temperature,
+            max_tokens=request.sampling.max_completion_tokens,
+            end_id=end_id,
         )
-        name = f"call-{next(self._ids)}"
+        prompt, name = tokens_prompt(request.prompt_ids), f"call-{next(self._ids)}"
         with named_failures():
-            stream = engine.generate(tokens_prompt(call.prompt_ids), params, name, lora_request=call.lora)
-            async with aclosing(stream) as outputs:
+            async with aclosing(engine.generate(prompt, params, name, lora_request=lora)) as outputs:
                 async for output in outputs:
                     last = output
-        answer = _read(last, call, engine.model_config.max_model_len)
-        if not all(map(math.isfinite, answer.logprobs)):
+        completion = _read(last, request, end_id, version, engine.model_config.max_model_len)
+        if not all(map(math.isfinite, completion.logprobs)):
             if engine is self._engine:
                 self.close()  # what is not finite stays in the cache's memory and spreads to other calls
             raise InfrastructureError(
                 "the engine returned a log-probability that is not finite; it is started again"
             )
-        return answer
+        return completion, last.num_cached_tokens or 0
 
     async def add_lora(self, lora: Any) -> None:
         """Load an adapter before its first call, so that a bad one fails here.
@@ -150,10 +124,6 @@ class VLLMHost:
         if self._engine is not None and not self._engine.errored:
             await (await self.ready()).remove_lora(lora_id)
 
-    async def list_loras(self) -> set[int]:
-        """List ids of the adapters that the engine holds."""
-        return set(await (await self.ready()).list_loras())
-
     async def reload(self, weights: Path) -> None:
         """Replace all weights of the idle engine; nothing computed with the old ones is used again.
 
@@ -164,9 +134,13 @@ class VLLMHost:
         self.weights = weights
         try:
             await engine.collective_rpc("reload_weights", kwargs={"weights_path": str(weights)})
-            await engine.reset_prefix_cache()
+            await self.reset_prefix_cache()
         except Exception as error:  # the worker's own exception comes through as it is
             raise InfrastructureError(f"vLLM cannot load weights {weights}: {last_line(error)}") from error
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget all computed prompts."""
+        await (await self.ready()).reset_prefix_cache()
 
     def close(self) -> None:
         """End the engine's processes; calls in flight fail."""
@@ -190,8 +164,10 @@ def _check_prompt(prompt_ids: tuple[int, ...], model: Any) -> None:
         )
 
 
-def _read(output: Any, call: HostCall, limit: int) -> HostAnswer:
-    """Read the answer in vLLM's output.
+def _read(
+    output: Any, request: CompletionRequest, end_id: int | None, version: str, limit: int
+) -> Completion:
+    """Read the completion in vLLM's output.
 
     Raises:
         InfrastructureError: the context was full.
@@ -200,18 +176,13 @@ def _read(output: Any, call: HostCall, limit: int) -> HostAnswer:
     token_ids = tuple(done.token_ids)
     steps = done.logprobs or []
     logprobs = tuple(step[token].logprob for token, step in zip(token_ids, steps, strict=True))
-    if call.end_id is not None and token_ids[-1:] == (call.end_id,):
+    if end_id is not None and token_ids[-1:] == (end_id,):
         reason: FinishReason = "stop"
-    elif len(token_ids) == call.max_completion_tokens:
+    elif len(token_ids) == request.sampling.max_completion_tokens:
         reason = "length"
     else:
         raise InfrastructureError(
-            f"context full: {len(call.prompt_ids)} + {len(token_ids)} of {limit} tokens"
+            f"context full: {len(request.prompt_ids)} + {len(token_ids)} of {limit} tokens"
             f" (finish: {done.finish_reason})"
         )
-    return HostAnswer(
-        token_ids=token_ids,
-        logprobs=logprobs,
-        finish_reason=reason,
-        num_cached_tokens=output.num_cached_tokens or 0,
-    )
+    return Completion(token_ids=token_ids, logprobs=logprobs, finish_reason=reason, policy_version=version)

@@ -1,6 +1,5 @@
 """The only module that uses vLLM (0.31); importing this module does not import vLLM."""
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -185,9 +184,3 @@ def last_line(error: BaseException) -> str:
     """Return the last line of an exception's text, where libraries put what matters."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1][:300]
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Return a hint at the name that was meant, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

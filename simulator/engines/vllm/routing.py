@@ -7,6 +7,7 @@ Prompts of one policy share keys with each other only, so a block's name begins 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 BLOCK_TOKENS = 16  # vLLM's own default on CUDA; a larger block there only makes the guess less exact
 
@@ -33,7 +34,6 @@ class PrefixRouter:
         *,
         spill: int = 16,
         max_blocks: int = 65_536,
-        block_tokens: int = BLOCK_TOKENS,
     ) -> None:
         """`spill`: requests by which a replica may be ahead of the idlest before it gets no more of them.
 
@@ -43,7 +43,7 @@ class PrefixRouter:
         if not urls or len(set(urls)) != len(urls):
             raise ValueError(f"replicas must be one or more different URLs, got {list(urls)}")
         self.replicas = [Replica(url=url) for url in urls]
-        self._spill, self._max_blocks, self._block_tokens = spill, max_blocks, block_tokens
+        self._spill, self._max_blocks = spill, max_blocks
 
     def choose(
         self, version: str, prompt_ids: Sequence[int], *, avoid: Replica | None = None
@@ -76,10 +76,9 @@ class PrefixRouter:
 
     def _chain(self, version: str, prompt_ids: Sequence[int]) -> list[int]:
         """Return one hash per whole block, each over everything up to its end."""
-        size, before = self._block_tokens, hash(version)
-        chain = []
-        for start in range(0, len(prompt_ids) - size + 1, size):
-            before = hash((before, tuple(prompt_ids[start : start + size])))
+        before, chain = hash(version), []
+        for start in range(0, len(prompt_ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+            before = hash((before, tuple(prompt_ids[start : start + BLOCK_TOKENS])))
             chain.append(before)
         return chain
 
@@ -93,9 +92,4 @@ class PrefixRouter:
 
 def _known(replica: Replica, chain: Sequence[int]) -> int:
     """Return blocks at the start of the chain that the replica was sent."""
-    count = 0
-    for block in chain:
-        if block not in replica.blocks:
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(replica.blocks.__contains__, chain))

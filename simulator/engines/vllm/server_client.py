@@ -92,6 +92,7 @@ def read_problem(content: bytes) -> str:
         return content[:300].decode("utf-8", "replace")
 
 
+MAX_ATTEMPTS = 3  # of a call
 PROBE_EVERY_S = 2.0  # how often a replica that failed is asked whether it is back
 
 
@@ -125,8 +126,6 @@ class VLLMServerEngine:
         name: str | None = None,
         is_loader: bool = True,
         spare_versions: int = 0,
-        spill: int = 16,
-        max_attempts: int = 3,
         request_timeout_s: float = 600.0,
     ) -> None:
         """`model`: the base model's name at the servers; None asks the first. `store`: a folder that all
@@ -140,9 +139,8 @@ class VLLMServerEngine:
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise UserError(f"engine.servers: {url!r} is not a URL such as http://127.0.0.1:8000")
-        self._router = PrefixRouter([url.rstrip("/") for url in urls], spill=spill)
-        self._end_id, self._max_rank, self._max_attempts = end_id, max_rank, max_attempts
-        self._model = model
+        self._router = PrefixRouter([url.rstrip("/") for url in urls])
+        self._end_id, self._max_rank, self._model = end_id, max_rank, model
         self._served: dict[str, _ServedAdapter] = {}
         self._num_loaded, self._name = 0, name or secrets.token_hex(4)  # no other clients use the same names
         self._is_loader, self._spare_versions = is_loader, spare_versions
@@ -223,7 +221,7 @@ class VLLMServerEngine:
         body = self._encode(request, served.name)
         avoid: Replica | None = None
         problem = "no server is up"
-        for attempt in range(self._max_attempts):
+        for attempt in range(MAX_ATTEMPTS):
             replica = self._router.choose(served.name, request.prompt_ids, avoid=avoid)
             if replica is None:
                 await asyncio.sleep(min(PROBE_EVERY_S, 0.2 * 2**attempt))
@@ -237,7 +235,7 @@ class VLLMServerEngine:
                 raise InfrastructureError(f"{replica.url}: {error}") from error
             finally:
                 self._router.finish(replica)
-        raise InfrastructureError(f"no completion after {self._max_attempts} attempts: {problem}")
+        raise InfrastructureError(f"no completion after {MAX_ATTEMPTS} attempts: {problem}")
 
     def _encode(self, request: CompletionRequest, name: str) -> dict[str, Any]:
         return {
