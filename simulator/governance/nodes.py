@@ -26,9 +26,8 @@ from simulator.governance.proposal import CaseWords, OfferLine, PlanPart, Propos
 from simulator.governance.resolution import Resolution, assign_duty, decide_for, make_parts, resolve
 from simulator.governance.seals import refuse
 from simulator.graph import nodes as team_nodes
-from simulator.graph.context import EpisodeContext
 from simulator.graph.nodes import Node
-from simulator.graph.state import TeamState, Update, list_objectors, list_parsed
+from simulator.graph.state import EpisodeContext, TeamState, Update, list_objectors, list_parsed
 
 WriteBriefs = Callable[[PlayableCase, TeamGame], dict[str, str]]
 COMPARED = ("option", "decision_type", "risk_score", "cost", "worth", "budget", "accountable")

@@ -30,11 +30,9 @@ from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import Precedents
 from simulator.governance.reviewers import Reviewer
 from simulator.governance.seals import Clock, NotApprovedError, digest_json
-from simulator.graph.concurrency import run_pool
-from simulator.graph.context import Reply, Step
-from simulator.graph.garbage_collection import deferred_garbage_collection
+from simulator.graph.concurrency import deferred_garbage_collection, run_pool
 from simulator.graph.seating import Seating
-from simulator.graph.state import list_parsed
+from simulator.graph.state import Reply, Step, list_parsed
 from simulator.observer import Observer
 from simulator.records import Turn
 

@@ -12,10 +12,11 @@ from roles.errors import UserError
 from roles.team import NO_OPTION, RECONCILER
 from simulator.game import TeamGame
 from simulator.graph.concurrency import run_all
-from simulator.graph.context import EpisodeContext, Step
 from simulator.graph.state import (
     Answered,
+    EpisodeContext,
     ReconcilerView,
+    Step,
     TeamState,
     Update,
     Utterance,

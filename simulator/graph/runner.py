@@ -23,8 +23,7 @@ from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame, TeamGame
-from simulator.graph.concurrency import run_pool
-from simulator.graph.garbage_collection import deferred_garbage_collection
+from simulator.graph.concurrency import deferred_garbage_collection, run_pool
 from simulator.graph.seating import Seating, list_roles, make_context
 from simulator.graph.state import TeamState, Utterance
 from simulator.graph.team_graph import play_graph

@@ -15,8 +15,7 @@ from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.replay import ReplayEngine
 from simulator.game import MakeGame, TeamGame
-from simulator.graph.context import EpisodeContext, LiveAgents
-from simulator.graph.state import TeamState, open_case
+from simulator.graph.state import EpisodeContext, LiveAgents, TeamState, open_case
 from simulator.observer import Observer, Watch
 from simulator.records import Trajectory
 

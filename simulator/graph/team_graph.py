@@ -9,7 +9,6 @@ from langgraph.graph.state import CompiledStateGraph
 from langsmith.run_helpers import tracing_context
 
 from roles.team import SPECIALISTS
-from simulator.graph.context import EpisodeContext
 from simulator.graph.nodes import (
     after_reconcile,
     choose_reporters,
@@ -20,7 +19,7 @@ from simulator.graph.nodes import (
     make_report_node,
     make_vote_node,
 )
-from simulator.graph.state import ReconcilerView, TeamState
+from simulator.graph.state import EpisodeContext, ReconcilerView, TeamState
 
 TeamGraph = CompiledStateGraph[TeamState, EpisodeContext, TeamState, TeamState]
 

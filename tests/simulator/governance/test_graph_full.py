@@ -55,9 +55,8 @@ from simulator.governance.precedents import Precedent, Precedents, write_recolle
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.seals import NotApprovedError
 from simulator.governance.store import open_store
-from simulator.graph.context import Reply, Step
 from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
-from simulator.graph.state import Utterance, open_case
+from simulator.graph.state import Reply, Step, Utterance, open_case
 from simulator.graph.team_graph import draw_mermaid
 
 CASE = next(  # nobody needs a part of it, so that a plan may fund nothing

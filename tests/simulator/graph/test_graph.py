@@ -21,11 +21,10 @@ from scenarios.team import PlanGame, Style, TeamScenario, with_seat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.game import Reports
 from simulator.graph.concurrency import run_pool
-from simulator.graph.context import EpisodeContext, LiveAgents
 from simulator.graph.nodes import choose_reporters
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import Seating, make_context
-from simulator.graph.state import ReconcilerView, TeamState, open_case
+from simulator.graph.state import EpisodeContext, LiveAgents, ReconcilerView, TeamState, open_case
 from simulator.graph.team_graph import draw_mermaid, open_team, play_graph, stream_states, team_graph
 
 NORTHBANK = seat_northbank()
