@@ -106,18 +106,27 @@ class TransformersEngine:
             raise RuntimeError(f"policy {policy!r} has calls in flight")
         use_grouped_attention(model)
         adapter = adapter or adapter_of(model, policy)
-        is_stacked = False
         by_whole_texts = not self._is_right_for(model)
-        if adapter is not None and not by_whole_texts and can_stack(model):
-            is_stacked = True
-            check_finite(model, adapter, version)
+        is_stacked = adapter is not None and not by_whole_texts and can_stack(model)
+        if is_stacked:
+            check_finite(model, str(adapter), version)
         if before is not None:
             before.forget(policy)
-        lane = self._find_lane(model, adapter, before, is_stacked=is_stacked)
+        lane = None
+        if adapter is None or is_stacked:  # else its rows cannot be computed with another policy's
+            lane = next(
+                (
+                    lane
+                    for lane in self._lanes
+                    if lane.model is model
+                    and lane.is_stacked == is_stacked
+                    and (lane.policies or lane is before)
+                ),
+                None,
+            )
         if lane is None:
-            is_fixed = self._fixed_shapes
-            if is_fixed is None:
-                is_fixed = next(model.parameters()).is_cuda
+            is_cuda = next(model.parameters()).is_cuda
+            is_fixed = is_cuda if self._fixed_shapes is None else self._fixed_shapes
             window = KVWindow(is_fixed=is_fixed and not by_whole_texts)
             lane = Lane(model=model, is_stacked=is_stacked, window=window, by_whole_texts=by_whole_texts)
             if before is not None and not before.policies:  # the new one stands where the old one stood
@@ -128,17 +137,6 @@ class TransformersEngine:
         lane.is_stale = True
         self._lane_of[policy] = lane
         self._lanes = [lane for lane in self._lanes if lane.policies]
-
-    def _find_lane(
-        self, model: Any, adapter: str | None, before: Lane | None, *, is_stacked: bool
-    ) -> Lane | None:
-        """Return the lane on this model that the policy's rows can be computed with, `before` if it can."""
-        if adapter is not None and not is_stacked:
-            return None
-        for lane in self._lanes:
-            if lane.model is model and lane.is_stacked == is_stacked and (lane.policies or lane is before):
-                return lane
-        return None
 
     def _is_right_for(self, model: Any) -> bool:
         """Return whether the batched steps sample from the model itself, by a short text of its own."""
@@ -203,11 +201,6 @@ class TransformersEngine:
         """Give large windows' memory back to the device: a learner comes next; nothing may be in flight."""
         for lane in self._lanes:
             lane.rest()
-
-    @property
-    def num_lanes(self) -> int:
-        """Models that are stepped apart; all plain LoRA adapters of one base are stepped together."""
-        return len(self._lanes)
 
     @property
     def is_busy(self) -> bool:

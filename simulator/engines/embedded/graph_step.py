@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simulator.engines.embedded.kv_window import KVWindow, round_columns, round_rows
-from simulator.engines.sampling import draw_tokens
+from simulator.engines.sampling import sample_tokens
 
 logger = logging.getLogger(__name__)
 Route = Callable[[Tensor], AbstractContextManager[None]]
@@ -115,6 +115,7 @@ class GraphStep:
                 use_cache=True,
             )
         valid.index_copy_(1, self._column, fed.bool()[:, None])
-        drawn, logprobs = draw_tokens(output.logits[:, -1], self._temperatures[:rows], streams, lengths)
+        logits, temperatures = output.logits[:, -1], self._temperatures[:rows]
+        drawn, logprobs = sample_tokens(logits, temperatures, streams, lengths, is_recorded=True)
         self._found[0, :rows] = drawn
         self._found[1, :rows] = logprobs
