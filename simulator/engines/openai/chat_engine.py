@@ -6,9 +6,8 @@ For play and evaluation: such endpoints return no token ids, and the learner nee
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -58,18 +57,19 @@ class ReplyFile:
         self._file = LineFile(path, alone=True)
         self._replies: dict[str, ChatReply] = {}
         self.spent = 0.0  # of everything in the file
-        try:
-            self._read()
-        except UserError:
-            self._file.close()
-            raise
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                self._note(StoredReply.model_validate_json(line))
+            except ValidationError:
+                self._file.close()
+                raise UserError(
+                    f"{path}:{number}: damaged line; delete it to have its reply asked again"
+                ) from None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._file.close()
 
     def find(self, key: str) -> ChatReply | None:
@@ -81,15 +81,6 @@ class ReplyFile:
         line = StoredReply(key=key, reply=reply, cost=cost)
         self._file.add(line.model_dump_json().encode())
         self._note(line)
-
-    def _read(self) -> None:
-        for number, line in enumerate(read_lines(self._file.path), start=1):
-            try:
-                self._note(StoredReply.model_validate_json(line))
-            except ValidationError:
-                raise UserError(
-                    f"{self._file.path}:{number}: damaged line; delete it to have its reply asked again"
-                ) from None
 
     def _note(self, line: StoredReply) -> None:
         self.spent += line.cost
@@ -111,16 +102,15 @@ class EndpointUsage:
     num_too_long: int = 0  # prompts that the model has no room for
     cost: float = 0.0  # of replies, in the currency of the prices
 
-    def plus(self, reply: ChatReply) -> "EndpointUsage":
-        """Return the usage with one more reply."""
-        is_counted = reply.prompt_tokens is not None and reply.completion_tokens is not None
-        return replace(
-            self,
-            num_requests=self.num_requests + 1,
-            prompt_tokens=self.prompt_tokens + (reply.prompt_tokens or 0),
-            completion_tokens=self.completion_tokens + (reply.completion_tokens or 0),
-            num_without_usage=self.num_without_usage + (not is_counted),
-            cost=self.cost + reply.cost,
+    @classmethod
+    def of(cls, reply: ChatReply) -> Self:
+        """Return the usage of one reply."""
+        return cls(
+            num_requests=1,
+            prompt_tokens=reply.prompt_tokens or 0,
+            completion_tokens=reply.completion_tokens or 0,
+            num_without_usage=int(None in (reply.prompt_tokens, reply.completion_tokens)),
+            cost=reply.cost,
         )
 
     def joined(self, other: "EndpointUsage") -> "EndpointUsage":
@@ -186,10 +176,10 @@ class ChatEngine:
         except EndpointError as error:
             if not is_too_long(error):
                 raise
-            self._count(request.session, replace(EndpointUsage(), num_too_long=1))
+            self._count(request.session, EndpointUsage(num_too_long=1))
             reply = ChatReply(text="", finish_reason="length")
         else:
-            self._count(request.session, EndpointUsage().plus(reply))
+            self._count(request.session, EndpointUsage.of(reply))
         ids = self._chat.encode(write_turn_text(reply))
         is_cut = reply.finish_reason in CUT
         ids = ids if is_cut else (*ids, self._chat.end_id)

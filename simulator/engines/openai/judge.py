@@ -1,6 +1,5 @@
 """An LLM judge behind any OpenAI-compatible endpoint: one prompt, one text, at temperature 0."""
 
-from types import TracebackType
 from typing import Self
 
 from roles.errors import InfrastructureError
@@ -28,10 +27,8 @@ class EndpointJudge:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.call(self._client.__aexit__(None, None, None))
+    def __exit__(self, *raised: object) -> None:
+        self._thread.call(self._client.close())
         self._thread.close()
 
     @property
