@@ -9,7 +9,7 @@ from roles.team import NO_OPTION
 from scenarios.execution.situation import look_back, value_situation
 from scenarios.team import TeamScenario, judge_decision
 from scenarios.team.experts import best_vote
-from simulator.governance.nodes import read_plan
+from simulator.governance.governed_graph import read_plan
 from simulator.governance.outcomes import CarriedPlan, SimulatedOutcomes
 from simulator.governance.proposal import Proposal
 from simulator.governance.record import Chapter, GovernedRecord

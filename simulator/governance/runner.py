@@ -23,9 +23,15 @@ from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
 from simulator.governance.gate import LIFETIME_S, Gate, Reviewers
-from simulator.governance.governed_graph import full_graph
+from simulator.governance.governed_graph import (
+    Course,
+    FullContext,
+    FullState,
+    describe_case,
+    full_graph,
+    open_full_case,
+)
 from simulator.governance.log import DecisionLog, open_log
-from simulator.governance.nodes import Course, FullContext, FullState, describe_case, open_full_case
 from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import Precedents
 from simulator.governance.reviewers import Reviewer

@@ -24,18 +24,14 @@ from simulator.governance.gate import MAX_REPLANS, Display, Gate, Reviewers, Sta
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
     MAX_REVISIONS,
+    Course,
+    FullContext,
+    FullState,
     after_commit,
     after_monitor,
     after_reconcile,
     after_replan,
     after_review,
-    open_full,
-)
-from simulator.governance.log import DecisionLog
-from simulator.governance.nodes import (
-    Course,
-    FullContext,
-    FullState,
     close,
     commit,
     describe_case,
@@ -43,6 +39,7 @@ from simulator.governance.nodes import (
     intake,
     make_executor,
     monitor,
+    open_full,
     open_full_case,
     propose,
     read_plan,
@@ -50,6 +47,7 @@ from simulator.governance.nodes import (
     review,
     write_renewed_brief,
 )
+from simulator.governance.log import DecisionLog
 from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes
 from simulator.governance.precedents import Precedent, Precedents, write_recollection
 from simulator.governance.proposal import ReviewResponse

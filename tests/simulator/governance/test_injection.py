@@ -20,7 +20,7 @@ from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import TeamScenario
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
-from simulator.governance.nodes import FullState
+from simulator.governance.governed_graph import FullState
 from simulator.governance.runner import open_services, play_governed
 
 FORGED = {

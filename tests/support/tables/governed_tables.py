@@ -17,9 +17,8 @@ from log_chains import verify_chain
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
 from simulator.governance.gate import Display
-from simulator.governance.governed_graph import FullGraph, full_graph
+from simulator.governance.governed_graph import FullContext, FullGraph, FullState, full_graph, open_full_case
 from simulator.governance.log import Entry, EntryKind
-from simulator.governance.nodes import FullContext, FullState, open_full_case
 from simulator.governance.proposal import Proposal, ReviewRequest, ReviewResponse
 from simulator.governance.reviewers import SimulatedReviewer
 from simulator.governance.runner import GovernanceServices, make_context, open_services, thread_config
