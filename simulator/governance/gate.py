@@ -146,11 +146,7 @@ class Standing:
 
     @property
     def latest(self) -> Display:
-        """The latest display.
-
-        Raises:
-            NotApprovedError: "never_displayed".
-        """
+        """The latest display; without any NotApprovedError "never_displayed" is raised."""
         if not self.displays:
             refuse("never_displayed", f"nothing was ever displayed in thread {self.thread!r}")
         return self.displays[-1]
@@ -166,19 +162,14 @@ class Standing:
         return next((display for display in self.displays if display.interrupt_id == interrupt_id), None)
 
     def require_unclosed(self) -> None:
-        """Refuse where the case is closed.
-
-        Raises:
-            NotApprovedError: "closed".
-        """
+        """Raise NotApprovedError "closed" where the case is closed."""
         if self.status is not None:
             refuse("closed", f"the case of thread {self.thread!r} is closed")
 
     def require_in_force(self, number: int) -> Display:
-        """Return the display of this number, if its plan is in force and the case is open.
+        """Return the display of this number, whose plan must be in force and the case open.
 
-        Raises:
-            NotApprovedError: "not_committed", "superseded" or "closed".
+        Else NotApprovedError "not_committed", "superseded" or "closed" is raised.
         """
         display = self.displays[number]
         if not display.is_committed:
@@ -191,8 +182,8 @@ class Standing:
     @property
     def in_force(self) -> Display | None:
         """The display of the plan in force: the last one committed, unless it was planned anew."""
-        last = [display for display in self.displays if display.is_committed][-1:]
-        return next((display for display in last if not display.is_replanned), None)
+        last = next((display for display in reversed(self.displays) if display.is_committed), None)
+        return None if last is None or last.is_replanned else last
 
     @property
     def attempt(self) -> int:
@@ -212,15 +203,14 @@ class Standing:
     @property
     def edited(self) -> str | None:
         """The reviewer's own option, where that is to be proposed next."""
-        settled = [display for display in self.displays if display.ruling != "refused"][-1:]
-        return next((display.option for display in settled if display.ruling == "edit"), None)
+        last = next((display for display in reversed(self.displays) if display.ruling != "refused"), None)
+        return None if last is None or last.ruling != "edit" else last.option
 
     @property
     def ruled_out(self) -> dict[str, str]:
         """Option -> why the reviewer took it out of the case."""
-        rejected = [display for display in self.displays if display.ruling == "reject"]
-        options = [str(display.entry.body["option"]) for display in rejected]
-        return {option: "the reviewer rejected it" for option in options if option != NO_OPTION}
+        rejected = [one.entry.body["option"] for one in self.displays if one.ruling == "reject"]
+        return {option: "the reviewer rejected it" for option in rejected if option != NO_OPTION}
 
 
 class Reviewers:
@@ -265,8 +255,7 @@ class Reviewers:
     def remove(self, name: str) -> None:
         """Take a person's registration back: approvals of theirs that were not used do not count any more.
 
-        Raises:
-            NotApprovedError: "unregistered".
+        Raises NotApprovedError "unregistered" where there is none.
         """
         with self._log.transaction(durable=True):
             if name not in self.list_registered():
@@ -312,11 +301,7 @@ class Reviewers:
             refuse("awaits_person", "people rule in this thread: the simulated reviewer cannot")
 
     def require_eyes(self, names: Iterable[str]) -> None:
-        """Refuse the approvals of one person where four eyes are wanted.
-
-        Raises:
-            NotApprovedError: "one_pair_of_eyes".
-        """
+        """Raise NotApprovedError "one_pair_of_eyes" where two must approve and one person did."""
         if self.wants_four_eyes() and len(set(map(fold_name, names))) < 2:
             refuse("one_pair_of_eyes", "a second reviewer must approve the proposal")
 
@@ -361,11 +346,7 @@ class Gate:
         self._log, self._reviewers, self._lifetime_s = log, reviewers, lifetime_s
 
     def stand(self, thread: str) -> Standing:
-        """Return how the case stands; what was read here before is not read again.
-
-        Raises:
-            NotApprovedError: "tampered".
-        """
+        """Return how the case stands, by its verified entries (see `DecisionLog.read`)."""
         num_eyes = 2 if self._reviewers.wants_four_eyes() else 1
         return Standing(thread, self._log.read(thread), num_eyes=num_eyes)
 
@@ -386,33 +367,23 @@ class Gate:
         return int(opened.body["horizon"])
 
     def show(self, proposal: Proposal, number: int) -> None:
-        """Display the proposal, unless another process has displayed one of this number meanwhile.
-
-        Raises:
-            NotApprovedError: "closed".
-        """
+        """Display the proposal of an open case, unless another process displayed that number meanwhile."""
         thread, digest = proposal.thread, proposal.digest
         with self._log.transaction():
             standing = self.stand(thread)
             if number < len(standing.displays):
                 return
             standing.require_unclosed()
-            before = standing.displays[-1:]
             request = ReviewRequest(
                 thread=thread,
                 interrupt_id=digest_json([thread, len(standing.displays), digest])[:32],
                 digest=digest,
                 proposal=proposal,
-                refusal=before[0].refusal if before else "",
+                refusal=standing.displays[-1].refusal if standing.displays else "",
             )
-            body = {
-                "digest": digest,
-                "interrupt_id": request.interrupt_id,
-                "option": proposal.option,
-                "risk_score": proposal.risk_score,
-                "request": request.model_dump(),
-            }
-            self._log.append(thread, "requested", body)
+            told = {"option": proposal.option, "risk_score": proposal.risk_score}
+            body = {"digest": digest, "interrupt_id": request.interrupt_id, **told}
+            self._log.append(thread, "requested", {**body, "request": request.model_dump()})
 
     def commit(self, thread: str, number: int) -> None:
         """Permit exactly the displayed proposal to be carried out, or log that its approval does not count.
@@ -527,17 +498,6 @@ class Gate:
             self._log.append(thread, "closed", body)
             return status
 
-    def read_status(self, thread: str) -> str:
-        """Return the status with which the case was closed.
-
-        Raises:
-            NotApprovedError: "tampered": it was not closed, or the log was changed.
-        """
-        status = self.stand(thread).status
-        if status is None:
-            refuse("tampered", f"thread {thread!r} has ended, but its case was never closed")
-        return status
-
     def list_threads(self) -> list[str]:
         """Return the threads that displayed something and are not closed, in order."""
         self._log.catch_up()
@@ -563,20 +523,18 @@ class Gate:
 
     def find(self, interrupt_id: str) -> Display | None:
         """Return the display of this request; None where there is none."""
-        return self._find(interrupt_id)[1]
+        self._log.catch_up()
+        return self.stand(self._log.requests.get(interrupt_id, STORE)).find(interrupt_id)
 
     def find_answer(self, interrupt_id: str) -> Entry | None:
         """Return the answer that settles the request; None while there is none."""
         display = self.find(interrupt_id)
         return None if display is None else display.answer
 
-    def _find(self, interrupt_id: str) -> tuple[Standing, Display | None]:
+    def _require_open(self, interrupt_id: str) -> tuple[Standing, Display]:
         self._log.catch_up()
         standing = self.stand(self._log.requests.get(interrupt_id, STORE))
-        return standing, standing.find(interrupt_id)
-
-    def _require_open(self, interrupt_id: str) -> tuple[Standing, Display]:
-        standing, display = self._find(interrupt_id)
+        display = standing.find(interrupt_id)
         if display is None:
             refuse("unknown", "there is no such request")
         standing.require_unclosed()

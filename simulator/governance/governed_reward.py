@@ -8,14 +8,13 @@ from dataclasses import replace
 from roles.team import NO_OPTION
 from scenarios.execution.situation import look_back, value_situation
 from scenarios.team import TeamScenario, judge_decision
-from scenarios.team.experts import best_vote
 from simulator.governance.governed_graph import read_plan
 from simulator.governance.outcomes import CarriedPlan, SimulatedOutcomes
 from simulator.governance.proposal import Proposal
 from simulator.governance.record import Chapter, GovernedRecord
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict, combine_parts
+from simulator.reward import TeamRewardWeights, TeamVerdict, combine_parts, list_right_votes
 
 
 def list_carried(record: GovernedRecord) -> list[CarriedPlan]:
@@ -72,7 +71,8 @@ def score_governed(
     elif is_carried:
         value = value_plans(record, outcomes)[-1]
         unresolved = sum(kpi < 100 for kpi in last.kpis.values()) / len(scenario.seats)
-    consensus = _share_right(scenario, read, record.episode)
+    given = {seat: read.votes[seat] if seat in record.episode.votes else "accept" for seat in scenario.seats}
+    consensus = len(list_right_votes(scenario, replace(read, votes=given))) / len(given)
     escalation = float(not is_carried or judged.escalation_fault)
     return TeamVerdict(
         reward=combine_parts(value, consensus, unresolved, escalation, weights),
@@ -92,13 +92,6 @@ def open_episode(record: GovernedRecord) -> Episode:
     draft = first.drafts[-1]
     asked = tuple(question for one in first.drafts for question in one.asked)
     return replace(record.episode, reports=first.reports, asked=asked, decision=draft.text, votes=draft.votes)
-
-
-def _share_right(scenario: TeamScenario, read: ReadEpisode, episode: Episode) -> float:
-    escalated = read.decision is not None and read.decision.escalate
-    wanted = {seat: best_vote(scenario, seat, read.plan, escalated=escalated).vote for seat in scenario.seats}
-    given = {seat: read.votes[seat] if seat in episode.votes else "accept" for seat in scenario.seats}
-    return sum(given[seat] == wanted[seat] for seat in wanted) / len(wanted)
 
 
 def _explain(last: Chapter, value: float) -> str:

@@ -14,7 +14,7 @@ import hashlib
 import json
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -448,6 +448,21 @@ def entry_hash(sequence: int, thread: str, kind: str, body: str, at_s: int, own:
     """Return the SHA-256 over the entry, its canonical body, and the hashes of the entries before."""
     text = canonical_json([sequence, thread, kind, body, at_s, own, previous])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify_chain(entries: Iterable[Entry], *, head: str | None = None) -> int | None:
+    """Return the sequence number of the first bad entry, without the key; None for a sound chain.
+
+    With `head`, a sound chain that ends elsewhere is bad at the number after its last entry.
+    """
+    sequence, previous = 0, GENESIS
+    for sequence, entry in enumerate(entries, start=1):
+        fields = (entry.sequence, entry.thread, entry.kind, canonical_json(entry.body))
+        hashed = entry_hash(*fields, entry.at_s, entry.own, entry.previous)
+        if (entry.sequence, entry.previous, entry.hash) != (sequence, previous, hashed):
+            return sequence
+        previous = entry.hash
+    return None if head is None or head == previous else sequence + 1
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from simulator.governance.log import DecisionLog, open_log
 from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import Precedents
 from simulator.governance.reviewers import Reviewer
-from simulator.governance.seals import Clock, NotApprovedError, digest_json
+from simulator.governance.seals import Clock, NotApprovedError, digest_json, refuse
 from simulator.graph.concurrency import deferred_garbage_collection, run_pool
 from simulator.graph.seating import Seating
 from simulator.graph.state import Reply, Step, list_parsed
@@ -116,7 +116,7 @@ class DurableAgents:
         """See TeamAgents.ask; an answer that the log holds is read there."""
         asked = self._asked.setdefault(role, [])
         asked.append(message)
-        heard = _name_heard(role, asked)
+        heard = digest_json([role, *asked])
         known = self._find(heard)
         if known is not None:
             self._live.pop(role, None)
@@ -144,7 +144,7 @@ class DurableAgents:
 
     def _resume(self, role: str, asked: list[str]) -> Agent:
         """Return the role's agent after these messages, made from the recorded turns."""
-        found = [self._find(_name_heard(role, asked[: count + 1])) for count in range(len(asked))]
+        found = [self._find(digest_json([role, *asked[: count + 1]])) for count in range(len(asked))]
         recorded = [one for one in found if one is not None]
         last = recorded[-1] if recorded else {}
         self._seating.engine.end_session(f"{self._session}/{role}")
@@ -156,10 +156,6 @@ class DurableAgents:
             num_valid_calls=last.get("num_valid_tool_calls", 0),
         )
         return agent
-
-
-def _name_heard(role: str, asked: Sequence[str]) -> str:
-    return digest_json([role, *asked])
 
 
 async def play_governed(
@@ -272,7 +268,10 @@ class _Play:
             interrupts = state.get("__interrupt__", ())
             if not interrupts:
                 await self.services.log.committed()
-                return state, self.services.gate.read_status(self.thread), None
+                status = self.services.gate.stand(self.thread).status
+                if status is None:
+                    refuse("tampered", f"thread {self.thread!r} has ended, but its case was never closed")
+                return state, status, None
             if await self.services.gate.ask(interrupts[0].value["interrupt_id"], self.reviewer) is None:
                 return state, WAITING, None
             step = Command(resume=True)

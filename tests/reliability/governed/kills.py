@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from log_chains import verify_chain
-
 from reliability.governed.cases import KEY
 from reliability.governed.killable_process import Countdown, play
 from reliability.governed.traces import TracedEpisode
 from reliability.trials import Trial, Trials
+from simulator.governance.log import verify_chain
 from simulator.governance.runner import open_services
 
 if TYPE_CHECKING:

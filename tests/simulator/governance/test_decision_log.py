@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from log_chains import verify_chain
 
-from simulator.governance.log import DecisionLog, Entry
+from simulator.governance.log import DecisionLog, Entry, verify_chain
 from simulator.governance.store import GENESIS, open_store
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from governed_tables import CALM, Person
-from log_chains import verify_chain
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from reliability.governed.killable_process import Countdown, play
 from reliability.governed.kills import Killer, kill_and_resume, measure, start_killer, summarise
+from simulator.governance.log import verify_chain
 from simulator.governance.runner import open_services, play_governed
 
 NUM_KILLS = 20

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 from governed_tables import CALM, Person, stand_at_gate, yes_man
-from log_chains import verify_chain
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import InfrastructureError, UserError
-from simulator.governance.log import DecisionLog
+from simulator.governance.log import DecisionLog, verify_chain
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store import open_store

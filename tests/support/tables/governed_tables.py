@@ -12,13 +12,12 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
-from log_chains import verify_chain
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
 from simulator.governance.gate import Display
 from simulator.governance.governed_graph import FullContext, FullGraph, FullState, full_graph, open_full_case
-from simulator.governance.log import Entry, EntryKind
+from simulator.governance.log import Entry, EntryKind, verify_chain
 from simulator.governance.proposal import Proposal, ReviewRequest, ReviewResponse
 from simulator.governance.reviewers import SimulatedReviewer
 from simulator.governance.runner import GovernanceServices, make_context, open_services, thread_config

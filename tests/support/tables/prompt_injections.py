@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from log_chains import verify_chain
-
 from scenarios.team import TeamScenario
 from simulator.engines.scripted import SeededPolicy
+from simulator.governance.log import verify_chain
 from simulator.governance.proposal import ReviewRequest, ReviewResponse
 from simulator.governance.runner import GovernanceServices
 

@@ -28,12 +28,11 @@ from hypothesis.stateful import (
 )
 from langgraph.errors import EmptyInputError
 from langgraph.types import Command
-from log_chains import verify_chain
 from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import InfrastructureError, UserError
-from simulator.governance.log import Entry
+from simulator.governance.log import Entry, verify_chain
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.reviewers import AbsentReviewer
 from simulator.governance.runner import open_services, play_governed
