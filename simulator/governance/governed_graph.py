@@ -510,7 +510,7 @@ def _compile(seats: tuple[str, ...]) -> FullGraph:
         ("intake", intake),
         ("dispatch", dispatch),
         ("reconcile", team_nodes.make_reconcile_node(seats, write_renewed_brief)),
-        ("answer", team_nodes.make_answer_node()),
+        ("answer", team_nodes.answer),
         ("vote", team_nodes.make_vote_node(seats)),
         ("propose", propose),
         ("review", review),

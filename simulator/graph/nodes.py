@@ -45,7 +45,19 @@ async def intake(state: TeamState, *, runtime: Runtime[Any]) -> Update:
     Raises:
         UserError: no option or one twice, no seat, or a brief that is empty or longer than 20,000 characters.
     """
-    check_case(state)
+    case, options = state["case"], state["options"]
+    if not options or len(set(options)) != len(options) or NO_OPTION in options:
+        raise UserError(
+            f"case {case!r}: options {options} must be different names, none of them {NO_OPTION!r}"
+        )
+    if not state["briefs"]:
+        raise UserError(f"case {case!r} has no seat; give at least one specialist a brief")
+    for role, brief in state["briefs"].items():
+        if not brief.strip() or len(brief) > MAX_BRIEF_CHARS:
+            raise UserError(
+                f"case {case!r}: the brief of {role!r} has {len(brief)} characters; "
+                f"write 1 to {MAX_BRIEF_CHARS}"
+            )
     return {"round": 0}
 
 
@@ -79,33 +91,24 @@ def make_reconcile_node(
         else:
             message = context.game.write_objection_brief(list_parsed(state["votes"]))
         said = await _ask(context, "reconcile", RECONCILER, message, state)
-        if is_question(state, said):
+        if said["parsed"] is not None and "ask" in said["parsed"]:
             return {"question": said}
         return {"decision": said, "question": None, "round": state["round"] + 1, "votes": {}}
 
     return reconcile
 
 
-def make_answer_node() -> Node[TeamState]:
-    """Make the node in which the seat that ReconcileGPT asks replies, in its own transcript."""
-
-    async def answer(state: TeamState, *, runtime: Runtime[Any]) -> Update:
-        context: EpisodeContext = runtime.context
-        question = state["question"]
-        assert question is not None
-        ask = question["parsed"]["ask"]
-        seat = ask["seat"]
-        said = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
-        report = state["reports"][seat]
-        added = Utterance(
-            text=report["text"], parsed=context.game.add_offer(report["parsed"], said["parsed"])
-        )
-        return {
-            "reports": {seat: added},
-            "answered": [*state["answered"], Answered(ask=question, reply=said)],
-        }
-
-    return answer
+async def answer(state: TeamState, *, runtime: Runtime[Any]) -> Update:
+    """Let the seat that ReconcileGPT asks reply, in its own transcript."""
+    context: EpisodeContext = runtime.context
+    question = state["question"]
+    assert question is not None
+    ask = question["parsed"]["ask"]
+    seat = ask["seat"]
+    said = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
+    report = state["reports"][seat]
+    added = Utterance(text=report["text"], parsed=context.game.add_offer(report["parsed"], said["parsed"]))
+    return {"reports": {seat: added}, "answered": [*state["answered"], Answered(ask=question, reply=said)]}
 
 
 def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
@@ -141,33 +144,6 @@ def make_after_vote(otherwise: str) -> Callable[[TeamState], Coroutine[Any, Any,
         return "reconcile" if list_objectors(state) and state["round"] < state["rounds"] else otherwise
 
     return after_vote
-
-
-def check_case(state: TeamState) -> None:
-    """Refuse a case that cannot be played.
-
-    Raises:
-        UserError: names what is wrong.
-    """
-    case, options = state["case"], state["options"]
-    if not options or len(set(options)) != len(options) or NO_OPTION in options:
-        raise UserError(
-            f"case {case!r}: options {options} must be different names, none of them {NO_OPTION!r}"
-        )
-    if not state["briefs"]:
-        raise UserError(f"case {case!r} has no seat; give at least one specialist a brief")
-    for role, brief in state["briefs"].items():
-        if not brief.strip() or len(brief) > MAX_BRIEF_CHARS:
-            raise UserError(
-                f"case {case!r}: the brief of {role!r} has {len(brief)} characters; "
-                f"write 1 to {MAX_BRIEF_CHARS}"
-            )
-
-
-def is_question(state: ReconcilerView, said: Utterance) -> bool:
-    """Tell whether ReconcileGPT asks, and may."""
-    parsed = said["parsed"]
-    return parsed is not None and "ask" in parsed and len(state["answered"]) < state["questions"]
 
 
 async def _ask(context: EpisodeContext, step: Step, role: str, message: str, state: Any) -> Utterance:

@@ -13,7 +13,7 @@ from simulator.agents.agent import Agent, SeatTools
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
-from simulator.engines.replay import ReplayEngine
+from simulator.engines.scripted import ReplayEngine
 from simulator.game import MakeGame, TeamGame
 from simulator.graph.state import EpisodeContext, LiveAgents, TeamState, open_case
 from simulator.observer import Observer, Watch

@@ -11,10 +11,10 @@ from langsmith.run_helpers import tracing_context
 from roles.team import SPECIALISTS
 from simulator.graph.nodes import (
     after_reconcile,
+    answer,
     choose_reporters,
     intake,
     make_after_vote,
-    make_answer_node,
     make_reconcile_node,
     make_report_node,
     make_vote_node,
@@ -36,7 +36,7 @@ def team_graph(seats: tuple[str, ...]) -> TeamGraph:
     graph.add_node("vote", make_vote_node(seats))
     graph.add_edge(START, "intake")
     graph.add_conditional_edges("intake", choose_reporters, [*seats, "reconcile"])
-    graph.add_node("answer", make_answer_node())
+    graph.add_node("answer", answer)
     graph.add_conditional_edges("reconcile", after_reconcile, ["answer", "vote"])
     graph.add_edge("answer", "reconcile")
     graph.add_conditional_edges("vote", make_after_vote(END), ["reconcile", END])

@@ -14,9 +14,8 @@ from roles.limits import MAX_OBSERVATION_CHARS, MAX_SEAT_CALLS
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
 from scenarios.team import PlanGame
-from simulator.agents.agent import Agent, SeatTools
+from simulator.agents.agent import Agent, SeatTools, parse_code, run_code
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read_kinds, read_limits
-from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.dialogue import read_exchanges
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.base import Sampling
