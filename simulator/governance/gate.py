@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.governance.reviewers import Reviewer
 
 MAX_REPLANS = 3
-LIFETIME_S, MAX_LIFETIME_S = 24 * 3600, 7 * 24 * 3600  # of an approval that is not committed
+LIFETIME_S = 24 * 3600  # of an approval that is not committed
 STORE = ""  # stands for the whole store where the decision log names threads
 SIMULATED, TERMINAL = "simulated", "terminal"  # registered in every store
 WEB = "web"  # stands for all who review in the browser; each signs under a registered name
@@ -335,15 +335,8 @@ class Gate:
     reviewer lists the open requests, shows one, and submits an answer to the digest that was shown.
     """
 
-    def __init__(self, log: DecisionLog, reviewers: Reviewers, *, lifetime_s: int = LIFETIME_S) -> None:
-        """`lifetime_s`: of an approval that is not committed.
-
-        Raises:
-            ValueError: lifetime_s outside 1 to MAX_LIFETIME_S.
-        """
-        if not 1 <= lifetime_s <= MAX_LIFETIME_S:
-            raise ValueError(f"lifetime_s must be 1 to {MAX_LIFETIME_S}, got {lifetime_s}")
-        self._log, self._reviewers, self._lifetime_s = log, reviewers, lifetime_s
+    def __init__(self, log: DecisionLog, reviewers: Reviewers) -> None:
+        self._log, self._reviewers = log, reviewers
 
     def stand(self, thread: str) -> Standing:
         """Return how the case stands, by its verified entries (see `DecisionLog.read`)."""
@@ -581,7 +574,7 @@ class Gate:
                 "reviewer": reviewer,
                 "to": response.option,
                 "feedback": response.feedback,
-                "expires_at_s": int(self._log.now()) + self._lifetime_s,
+                "expires_at_s": int(self._log.now()) + LIFETIME_S,
             }
             return self._log.append(standing.thread, _KINDS[response.decision], body)
 

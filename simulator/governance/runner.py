@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
-from simulator.governance.gate import LIFETIME_S, Gate, Reviewers
+from simulator.governance.gate import Gate, Reviewers
 from simulator.governance.governed_graph import (
     Course,
     FullContext,
@@ -75,12 +75,7 @@ class GovernedEpisode:
 
 @asynccontextmanager
 async def open_services(
-    path: Path | None,
-    *,
-    key: bytes,
-    clock: Clock = time.time,
-    lifetime_s: int = LIFETIME_S,
-    four_eyes: bool = False,
+    path: Path | None, *, key: bytes, clock: Clock = time.time, four_eyes: bool = False
 ) -> AsyncIterator[GovernanceServices]:
     """Open the services on a SQLite file (None: in memory); `four_eyes`: a plan needs two approvals.
 
@@ -89,8 +84,8 @@ async def open_services(
     """
     with open_log(path, clock, key=key) as log:
         reviewers = Reviewers(log, four_eyes=four_eyes)
-        gate = Gate(log, reviewers, lifetime_s=lifetime_s)
-        yield GovernanceServices(log=log, gate=gate, reviewers=reviewers, precedents=Precedents(log))
+        gate, precedents = Gate(log, reviewers), Precedents(log)
+        yield GovernanceServices(log=log, gate=gate, reviewers=reviewers, precedents=precedents)
 
 
 class DurableAgents:

@@ -15,7 +15,7 @@ from langgraph.types import Command, Interrupt
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
-from simulator.governance.gate import Display
+from simulator.governance.gate import LIFETIME_S, Display
 from simulator.governance.governed_graph import FullContext, FullGraph, FullState, full_graph, open_full_case
 from simulator.governance.log import Entry, EntryKind, verify_chain
 from simulator.governance.proposal import Proposal, ReviewRequest, ReviewResponse
@@ -107,7 +107,7 @@ class Stand:
             "reviewer": "ann",
             "to": given.option,
             "feedback": given.feedback,
-            "expires_at_s": int(self.clock()) + 600,
+            "expires_at_s": int(self.clock()) + LIFETIME_S,
         }
         self.services.log.append(self.thread, kinds[given.decision], {**body, **changed})
         return await self.answer(True)
@@ -189,7 +189,7 @@ async def stand_at_gate(folder: Path, *, index: int = 0, four_eyes: bool = False
     """A thread in a file store that waits at its first proposal (one with a plan)."""
     scenarios = draw_cases(index + 1)
     case, clock, path = scenarios[index], HandClock(), folder / f"store{index}.db"
-    async with open_services(path, key=KEY, clock=clock, lifetime_s=600, four_eyes=four_eyes) as services:
+    async with open_services(path, key=KEY, clock=clock, four_eyes=four_eyes) as services:
         services.reviewers.register("ann")
         stand = make_stand(services, clock, case, path, make_seating(scenarios))
         await stand.start()
