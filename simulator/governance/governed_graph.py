@@ -117,11 +117,7 @@ class FullContext(EpisodeContext):
         return self.precedents.recall(self.course.features, self.horizon, company=self.words.context)
 
     def stand(self, state: FullState) -> Standing:
-        """Return how the case stood, by its log, before any display that this play has not come to.
-
-        Raises:
-            NotApprovedError: "tampered".
-        """
+        """Return how the case stood, by its log, before any display that this play has not come to."""
         return self.gate.stand(self.thread).at(state["shown"])
 
 
@@ -142,11 +138,7 @@ def list_plans(displays: Sequence[Display]) -> list[CarriedPlan]:
 
 
 async def intake(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Check the case and recall past ones of the same company, and similar ones.
-
-    Raises:
-        UserError: see `simulator.graph.nodes.intake`.
-    """
+    """Check the case as `simulator.graph.nodes.intake` does, and recall past ones."""
     update = await team_nodes.intake(state, runtime=runtime)
     return {**update, "precedents": runtime.context.recall()}
 
@@ -332,11 +324,7 @@ def list_changes(before: Proposal, now: Proposal) -> list[str]:
 
 
 async def review(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Wait until the log holds a ruling on what was displayed; only that has an effect.
-
-    Raises:
-        NotApprovedError: "never_displayed".
-    """
+    """Wait until the log holds a ruling on what was displayed; only that has an effect."""
     display = runtime.context.stand(state).latest
     if display.ruling == "waiting":
         interrupt(display.request.model_dump())
@@ -352,10 +340,7 @@ async def commit(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
 
 
 def make_executor(role: str) -> team_nodes.Node[FullState]:
-    """Make the node in which one seat carries out its part of the committed proposal.
-
-    Raises NotApprovedError where nothing was committed: the way to it did not lead through the gate.
-    """
+    """Make the node in which one seat carries out its part; without a commit the gate refuses it."""
 
     async def execute(state: FullState, *, runtime: Runtime[Any]) -> Update:
         context: FullContext = runtime.context

@@ -193,11 +193,7 @@ class DecisionLog:
             raise InfrastructureError(error)
 
     def commit_now(self) -> None:
-        """Commit what has ended, without waiting for the others of the group.
-
-        Raises:
-            InfrastructureError: see `committed`.
-        """
+        """Commit what has ended, without waiting for the others of the group; raises as `committed` does."""
         self._flush()
         if self._error:
             raise InfrastructureError(self._error)
@@ -321,11 +317,7 @@ class DecisionLog:
         return [entry for entry in self.read(thread) if entry.kind in kinds]
 
     def verify(self, thread: str) -> None:
-        """Read the thread's entries from the file again.
-
-        Raises:
-            NotApprovedError: "tampered": they are not what they were.
-        """
+        """Read the thread's entries from the file again. See `read`."""
         self._kept.pop(thread, None)
         self.read(thread)
 

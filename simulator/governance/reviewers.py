@@ -43,14 +43,14 @@ class WebReviewer:
 
     name = WEB
 
-    def __init__(self, find_answer: Callable[[str], object | None], *, poll_s: float = POLL_S) -> None:
+    def __init__(self, find_answer: Callable[[str], object | None]) -> None:
         """`find_answer` looks an answer up in the store, by interrupt."""
-        self._find_answer, self._poll_s = find_answer, poll_s
+        self._find_answer = find_answer
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
         """Return None once the store holds an answer."""
         while self._find_answer(request.interrupt_id) is None:
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(POLL_S)
         return None
 
 
@@ -85,7 +85,6 @@ class SimulatedReviewer:
         self._least_share = least_share  # of the best score that a proposal must reach
 
     async def review(self, request: ReviewRequest) -> ReviewResponse:
-        """See Reviewer.review."""
         rng = random.Random(f"reviewer/{self._seed}/{request.proposal.plan_digest}")
         is_sound, best = self._weigh(request)
         if is_sound != (rng.random() < self._error_rate):

@@ -119,39 +119,39 @@ class VLLMServerEngine:
         urls: Sequence[str],
         *,
         end_id: int | None,
-        model: str | None = None,
-        api_key: str | None = None,
-        max_rank: int | None = None,
         store: Path | None = None,
         name: str | None = None,
         is_loader: bool = True,
         spare_versions: int = 0,
         request_timeout_s: float = 600.0,
     ) -> None:
-        """`model`: the base model's name at the servers; None asks the first. `store`: a folder that all
-        servers see, where adapters are put (None: memory, which servers on this machine see).
-        Clients of one `name` are given the same policies in the same order; one of them is the loader, the
-        others wait until its adapters are there. They may be `spare_versions` behind it.
+        """`store`: a folder that all servers see, where adapters are put (None: memory, which servers on this
+        machine see). Clients of one `name` are given the same policies in the same order; one of them is the
+        loader, the others wait until its adapters are there. They may be `spare_versions` behind it.
 
         Raises:
-            UserError: not URLs.
+            UserError: not URLs, or the store cannot be written to.
         """
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise UserError(f"engine.servers: {url!r} is not a URL such as http://127.0.0.1:8000")
         self._router = PrefixRouter([url.rstrip("/") for url in urls])
-        self._end_id, self._max_rank, self._model = end_id, max_rank, model
+        self._end_id = end_id
+        self._model: str | None = None  # the base model's name at the servers, once it was asked
         self._served: dict[str, _ServedAdapter] = {}
         self._num_loaded, self._name = 0, name or secrets.token_hex(4)  # no other clients use the same names
         self._is_loader, self._spare_versions = is_loader, spare_versions
         self._spare: dict[str, deque[_ServedAdapter]] = {}
         self._load_timeout_s = request_timeout_s
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self._store = _open_store(store)
+        try:
+            if store is not None:
+                store.mkdir(parents=True, exist_ok=True)
+            self._store = AdapterStore(store)
+        except OSError as error:
+            raise UserError(f"engine.adapter_folder {str(store)!r}: {error.strerror}") from error
         self._thread = LoopThread("vllm-server-client")
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._http = httpx.AsyncClient(
-            headers=headers,
             timeout=httpx.Timeout(request_timeout_s, connect=10.0),
             limits=httpx.Limits(max_connections=None),
             follow_redirects=False,
@@ -179,7 +179,7 @@ class VLLMServerEngine:
         if not self._is_loader:
             self._thread.call(self._await_loaded(policy, version))
             return
-        folder = self._store.put(model, adapter=adapter or "default", max_rank=self._max_rank)
+        folder = self._store.put(model, adapter=adapter or "default")
         try:
             self._thread.call(self._install(policy, folder, version))
         except BaseException:
@@ -383,17 +383,3 @@ class VLLMServerEngine:
             return {str(one["id"]): one.get("parent") for one in models}
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise InfrastructureError(f"{url} does not list its models: {error!r}") from error
-
-
-def _open_store(folder: Path | None) -> AdapterStore:
-    """Return a store in this folder.
-
-    Raises:
-        UserError: it cannot be written to.
-    """
-    try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        return AdapterStore(folder)
-    except OSError as error:
-        raise UserError(f"engine.adapter_folder {str(folder)!r}: {error.strerror}") from error
