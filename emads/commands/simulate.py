@@ -38,9 +38,8 @@ from simulator.agents.scripted_policies import remember_cases
 from simulator.export.atif import write_atif
 from simulator.export.episode_files import episode_to_json, governed_to_json, write_lines
 from simulator.governance.gate import SIMULATED, TERMINAL, WEB
-from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import FreeOutcomes, Outcomes, SimulatedOutcomes
-from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.record import GovernedRecord, read_record, score_governed
 from simulator.governance.reviewers import Reviewer, SimulatedReviewer, WebReviewer, score_by_worth
 from simulator.governance.runner import GovernanceServices, GovernedEpisode, open_services, play_governed
 from simulator.governance.seals import KEY_BYTES, find_key

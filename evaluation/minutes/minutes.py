@@ -53,8 +53,7 @@ from simulator.agents.dialogue import Exchange, read_exchanges
 from simulator.chat import Chat
 from simulator.conflicts import Conflict, find_conflicts
 from simulator.governance.governed_graph import full_graph
-from simulator.governance.governed_reward import open_episode
-from simulator.governance.record import GovernedRecord
+from simulator.governance.record import GovernedRecord, open_episode
 from simulator.governance.resolution import MAX_RISK
 from simulator.graph.team_graph import draw_mermaid, team_graph
 from simulator.reading import ReadEpisode, read_episode

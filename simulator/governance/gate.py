@@ -2,7 +2,7 @@
 
 Everything that decides is a fold over the case's verified entries of the decision log (`Standing`), which
 only the key's holder can write. Nobody hands the gate a plan or an answer: it is given a thread and the
-number of a display, and reads the rest in the log.
+number of a display, and reads the rest in the log. A refusal is a NotApprovedError; reasons are in quotes.
 """
 
 import re
@@ -167,10 +167,7 @@ class Standing:
             refuse("closed", f"the case of thread {self.thread!r} is closed")
 
     def require_in_force(self, number: int) -> Display:
-        """Return the display of this number, whose plan must be in force and the case open.
-
-        Else NotApprovedError "not_committed", "superseded" or "closed" is raised.
-        """
+        """Return this display if its plan is in force, else refuse: "not_committed", "superseded", "closed"."""
         display = self.displays[number]
         if not display.is_committed:
             refuse("not_committed", f"the proposal of thread {self.thread!r} was never committed")
@@ -253,10 +250,7 @@ class Reviewers:
             self._log.append(STORE, "registered", {"reviewer": name})
 
     def remove(self, name: str) -> None:
-        """Take a person's registration back: approvals of theirs that were not used do not count any more.
-
-        Raises NotApprovedError "unregistered" where there is none.
-        """
+        """Take a registration back ("unregistered": refused): its unused approvals do not count any more."""
         with self._log.transaction(durable=True):
             if name not in self.list_registered():
                 refuse("unregistered", f"nobody registered the reviewer {name!r}")
@@ -307,11 +301,7 @@ class Reviewers:
 
 
 def require_name(name: str) -> None:
-    """Refuse what is no name of ASCII letters and digits, or looks like that of a seat or of our own.
-
-    Raises:
-        NotApprovedError: "nameless" or "self_approval".
-    """
+    """Refuse what is no name ("nameless"), or looks like that of a seat or of our own ("self_approval")."""
     if not NAME.fullmatch(name) or len(name) > MAX_NAME_CHARS:
         refuse("nameless", f"{name!r} is no name: use ASCII letters and digits, one hyphen or space between")
     own = [SIMULATED, TERMINAL, WEB, "absent", "ReconcileGPT", *TEAM_ROLES]
@@ -344,11 +334,7 @@ class Gate:
         return Standing(thread, self._log.read(thread), num_eyes=num_eyes)
 
     def open_case(self, thread: str, case_key: str, horizon: int, seats: Sequence[str]) -> int:
-        """Open a thread at this number of closed cases; return the one that it was opened at first.
-
-        Raises:
-            ValueError: the thread is another case's.
-        """
+        """Open a thread at this number of closed cases; return the first one. ValueError: another case's."""
         with self._log.transaction():
             opened = self.stand(thread).opened
             if opened is None:
@@ -418,11 +404,7 @@ class Gate:
         self._reviewers.require_eyes([one.body["reviewer"] for one in display.answers])
 
     def deliver(self, thread: str, number: int, role: str) -> None:
-        """Carry out a seat's part of the plan in force; one that was carried out is not carried out again.
-
-        Raises:
-            NotApprovedError: not in force, the case is closed, or "no_part" of this seat.
-        """
+        """Carry out a seat's part of the plan in force, once; refused where it has none ("no_part")."""
         with self._log.transaction():
             standing = self.stand(thread)
             if role in standing.displays[number].executed:
@@ -435,11 +417,7 @@ class Gate:
             self._log.append(thread, "executed", body)
 
     def observe(self, thread: str, number: int, look: Callable[[], dict[str, Any]]) -> None:
-        """Log what is observed of the plan in force, once.
-
-        Raises:
-            NotApprovedError: not in force, closed, or "not_executed".
-        """
+        """Log what is observed of the plan in force, once; refused before all is done ("not_executed")."""
         with self._log.transaction():
             standing = self.stand(thread)
             if standing.displays[number].observed is not None:
@@ -450,11 +428,7 @@ class Gate:
             self._log.append(thread, "observed", {"digest": display.digest, **look()})
 
     def replan(self, thread: str, number: int) -> None:
-        """Open the case again, once, after an alert on the plan in force.
-
-        Raises:
-            NotApprovedError: not in force, closed, "no_alert" or "no_replan_left".
-        """
+        """Open the case again, once, after an alert on the plan in force ("no_alert", "no_replan_left")."""
         with self._log.transaction():
             standing = self.stand(thread)
             if standing.displays[number].is_replanned:

@@ -25,7 +25,7 @@ from scenarios.written.written_case import FreeCase
 from simulator.game import MakeGame, TeamGame
 from simulator.governance.gate import MAX_REPLANS, Display, Gate, Standing
 from simulator.governance.log import DecisionLog
-from simulator.governance.outcomes import CarriedPlan, Outcomes
+from simulator.governance.outcomes import CarriedPlan, Outcomes, read_plan
 from simulator.governance.precedents import Precedent, Precedents, list_features, write_recollection
 from simulator.governance.proposal import CaseWords, OfferLine, PlanPart, Proposal, ReportLine
 from simulator.governance.resolution import Resolution, assign_duty, decide_for, make_parts, resolve
@@ -119,17 +119,6 @@ class FullContext(EpisodeContext):
     def stand(self, state: FullState) -> Standing:
         """Return how the case stood, by its log, before any display that this play has not come to."""
         return self.gate.stand(self.thread).at(state["shown"])
-
-
-def read_plan(proposal: Proposal) -> CarriedPlan:
-    """Return what a proposal funds; seats by name, as a plan that is read from the log has them."""
-    bought = sorted((part for part in proposal.parts if part.choice), key=lambda part: part.role)
-    return CarriedPlan(
-        option=proposal.option,
-        funded={part.role: tuple(part.choice) for part in bought},
-        costs={part.role: part.cost for part in bought},
-        worths={part.role: part.worth for part in bought},
-    )
 
 
 def list_plans(displays: Sequence[Display]) -> list[CarriedPlan]:

@@ -121,11 +121,7 @@ class DecisionLog:
         return max(self._clock(), self._last_s)
 
     def append(self, thread: str, kind: EntryKind, body: dict[str, Any], *, durable: bool = False) -> Entry:
-        """Add an entry; inside an open transaction, to which it may be the only one, it falls with that.
-
-        Raises:
-            InfrastructureError: the store did not take it.
-        """
+        """Add an entry; inside an open transaction, to which it may be the only one, it falls with that."""
         with self.transaction(durable=durable):
             assert self._new is None, "a transaction adds one entry"
             self.catch_up()
@@ -498,11 +494,7 @@ _OURS = (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.IntegrityEr
 
 @contextmanager
 def naming_damage(path: Path | None) -> Iterator[None]:
-    """Turn what is said of a damaged or changed file into a message that names it.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Turn what is said of a damaged or changed file into a UserError that names it."""
     try:
         yield
     except NotApprovedError as error:

@@ -27,6 +27,7 @@ from scenarios.team import TeamScenario, seat_team, with_seat
 from scenarios.team.listed_seat import needed_on, upgrades_on
 from scenarios.team.playable import PlayableCase, Seat
 from scenarios.written.written_case import FreeCase
+from simulator.governance.proposal import Proposal
 
 RESERVE_SHARE = 20  # percent of a written case's budget
 SHOCK_LOSS = (50, 100)  # least and greatest percent that the part it hits loses of its worth
@@ -49,6 +50,17 @@ class CarriedPlan(Plan):
 
     costs: Mapping[str, int]  # by seat, k$
     worths: Mapping[str, int]
+
+
+def read_plan(proposal: Proposal) -> CarriedPlan:
+    """Return what a proposal funds; seats by name, as a plan that is read from the log has them."""
+    bought = sorted((part for part in proposal.parts if part.choice), key=lambda part: part.role)
+    return CarriedPlan(
+        option=proposal.option,
+        funded={part.role: tuple(part.choice) for part in bought},
+        costs={part.role: part.cost for part in bought},
+        worths={part.role: part.worth for part in bought},
+    )
 
 
 class ActualEffect(TypedDict):

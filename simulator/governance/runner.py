@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
+from simulator.game import TeamGame
 from simulator.governance.gate import Gate, Reviewers
 from simulator.governance.governed_graph import (
     Course,
@@ -92,17 +93,10 @@ class DurableAgents:
     """The agents of one thread: every answer is kept in its log, token for token; none is sampled twice."""
 
     def __init__(
-        self,
-        seating: Seating,
-        case: PlayableCase,
-        course: Course,
-        thread: str,
-        log: DecisionLog,
-        *,
-        observer: Observer | None = None,
+        self, seating: Seating, game: TeamGame, thread: str, log: DecisionLog, observer: Observer | None
     ) -> None:
-        self._seating, self._case, self._thread, self._log = seating, case, thread, log
-        self._game = course.game  # of the case as it stands, so that tools are those of a re-plan, too
+        """`game`: on the case as it stands, so that tools are those of a re-plan, too."""
+        self._seating, self._game, self._thread, self._log = seating, game, thread, log
         self._observer, self._session = observer, f"{seating.stream}/{thread}"
         self._asked: dict[str, list[str]] = {}  # role -> all messages to it in this play
         self._live: dict[str, Agent] = {}  # that heard all of these
@@ -128,10 +122,6 @@ class DurableAgents:
                 self._log.append(self._thread, "said", {**body, **agent.account()})
                 self._live[role] = agent
         return Reply(text=text if known is None else known["text"], number=len(asked), is_new=True)
-
-    def end(self) -> None:
-        """Give all sessions back to the engine."""
-        self._seating.end_sessions(self._case, self._session)
 
     def _find(self, heard: str) -> dict[str, Any] | None:
         said = self._log.find(self._thread, "said")
@@ -207,40 +197,33 @@ class _Play:
     rounds: int
 
     async def run(self) -> GovernedEpisode:
-        """Play, watched where somebody watches."""
-        if self.seating.watch is None:
-            return await self._contain(None)
-        observer = self.seating.watch(self.case, self.thread)
-        self.services.log.listeners[self.thread] = partial(_tell_decision, observer)
-        ended: str | None = None
+        """Play; an engine's failure and a refused commit end the thread, and no session outlives it."""
+        error: str | None = None
+        observer = self.seating.watch(self.case, self.thread) if self.seating.watch else None
+        if observer is not None:
+            self.services.log.listeners[self.thread] = partial(_tell_decision, observer)
         try:
-            episode = await self._contain(observer)
-            ended = episode.error
-            return episode
-        except BaseException as error:
-            ended = str(error) or type(error).__name__
+            context = make_context(
+                self.thread, self.case, self.seating, self.outcomes, self.services, self.horizon, observer
+            )
+            game = self.seating.make_game(self.case)
+            start = open_full_case(self.seating.open_case(self.case, game, rounds=self.rounds))
+            state: Mapping[str, Any] = start
+            try:
+                with tracing_context(enabled=False):
+                    state, status = await self._drive(start, context)
+            except InfrastructureError as fault:
+                status, error = FAILED, str(fault) or type(fault).__name__
+            except NotApprovedError as refusal:
+                status, error = VIOLATION, f"{refusal.reason}: {refusal}"
+        except BaseException as fault:
+            error = str(fault) or type(fault).__name__
             raise
         finally:
+            self.seating.end_sessions(self.case, f"{self.seating.stream}/{self.thread}")
             self.services.log.listeners.pop(self.thread, None)
-            observer.on_end(ended)
-
-    async def _contain(self, observer: Observer | None) -> GovernedEpisode:
-        """An engine's failure and a refused commit end the thread, and no session outlives it."""
-        context, agents = make_context(
-            self.thread, self.case, self.seating, self.outcomes, self.services, self.horizon, observer
-        )
-        game = self.seating.make_game(self.case)
-        start = open_full_case(self.seating.open_case(self.case, game, rounds=self.rounds))
-        state: Mapping[str, Any] = start
-        try:
-            with tracing_context(enabled=False):
-                state, status, error = await self._drive(start, context)
-        except InfrastructureError as fault:
-            status, error = FAILED, str(fault) or type(fault).__name__
-        except NotApprovedError as refusal:
-            status, error = VIOLATION, f"{refusal.reason}: {refusal}"
-        finally:
-            agents.end()
+            if observer is not None:
+                observer.on_end(error)
         return GovernedEpisode(
             thread=self.thread,
             case_key=self.case.key,
@@ -249,10 +232,8 @@ class _Play:
             error=error,
         )
 
-    async def _drive(
-        self, start: FullState, context: FullContext
-    ) -> tuple[Mapping[str, Any], str, str | None]:
-        """Play the thread as far as it goes; return (last state, status, error).
+    async def _drive(self, start: FullState, context: FullContext) -> tuple[Mapping[str, Any], str]:
+        """Play the thread as far as it goes; return (last state, status).
 
         The checkpoints in memory carry the graph over its interrupts; the log carries the case.
         """
@@ -266,9 +247,9 @@ class _Play:
                 status = self.services.gate.stand(self.thread).status
                 if status is None:
                     refuse("tampered", f"thread {self.thread!r} has ended, but its case was never closed")
-                return state, status, None
+                return state, status
             if await self.services.gate.ask(interrupts[0].value["interrupt_id"], self.reviewer) is None:
-                return state, WAITING, None
+                return state, WAITING
             step = Command(resume=True)
 
 
@@ -280,15 +261,14 @@ def make_context(
     services: GovernanceServices,
     horizon: int = 0,
     observer: Observer | None = None,
-) -> tuple[FullContext, DurableAgents]:
-    """Return the context of one thread's nodes, and its agents."""
+) -> FullContext:
+    """Return the context of one thread's nodes."""
     course = Course(
         outcomes, seating.make_game, lambda case, game: seating.open_case(case, game, rounds=0)["briefs"]
     )
-    agents = DurableAgents(seating, case, course, thread, services.log, observer=observer)
     return FullContext(
         thread=thread,
-        agents=agents,
+        agents=DurableAgents(seating, course.game, thread, services.log, observer),
         game=course.game,
         observer=observer,
         gate=services.gate,
@@ -298,7 +278,7 @@ def make_context(
         outcomes=outcomes,
         course=course,
         words=describe_case(case),
-    ), agents
+    )
 
 
 def thread_config(thread: str) -> RunnableConfig:

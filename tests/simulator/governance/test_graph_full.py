@@ -42,13 +42,12 @@ from simulator.governance.governed_graph import (
     open_full,
     open_full_case,
     propose,
-    read_plan,
     replan,
     review,
     write_renewed_brief,
 )
 from simulator.governance.log import DecisionLog
-from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes
+from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes, read_plan
 from simulator.governance.precedents import Precedent, Precedents, write_recollection
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.seals import NotApprovedError

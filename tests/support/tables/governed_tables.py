@@ -203,7 +203,7 @@ def make_stand(
     """All handles of the case's thread, in this process's memory."""
     thread = f"{seating.stream}/{case.key}"
     services.gate.open_case(thread, case.key, 0, list(case.seats))
-    context, _ = make_context(thread, case, seating, CALM(case), services)
+    context = make_context(thread, case, seating, CALM(case), services)
     return Stand(
         services=services,
         clock=clock,
