@@ -167,7 +167,7 @@ class Standing:
             refuse("closed", f"the case of thread {self.thread!r} is closed")
 
     def require_in_force(self, number: int) -> Display:
-        """Return this display if its plan is in force, else refuse: "not_committed", "superseded", "closed"."""
+        """Return this display if its plan is in force ("not_committed", "superseded", "closed")."""
         display = self.displays[number]
         if not display.is_committed:
             refuse("not_committed", f"the proposal of thread {self.thread!r} was never committed")
@@ -477,8 +477,7 @@ class Gate:
 
     def list_open(self) -> list[ReviewRequest]:
         """List the requests that can be answered: none that was settled, superseded or closed."""
-        found = [self.find_open(thread) for thread in self.list_threads()]
-        return [request for request in found if request is not None]
+        return [request for thread in self.list_threads() if (request := self.find_open(thread))]
 
     def find_open(self, thread: str) -> ReviewRequest | None:
         """Return the request of this thread that can be answered; None where none can."""
@@ -538,8 +537,12 @@ class Gate:
             before = [one.body["reviewer"] for one in display.answers]
             if before and response.decision == "approve":
                 self._reviewers.require_eyes([*before, reviewer])
-            if response.option is not None:
-                _require_option(response.option, proposal)
+            options = {NO_OPTION: True} | {one.option: one.worth is not None for one in proposal.options}
+            if response.option is not None and not options.get(response.option):
+                refuse(
+                    "cannot_be_run" if response.option in options else "unknown_option",
+                    f"option {response.option!r} cannot take the place of {proposal.option!r}",
+                )
             body = {
                 "digest": display.digest,
                 "interrupt_id": interrupt_id,
@@ -558,22 +561,20 @@ class Gate:
         The simulated reviewer is not asked in a thread in which a person was.
         """
         try:
-            await self._ask(self._require_open(interrupt_id)[1].request, reviewer)
+            request = self._require_open(interrupt_id)[1].request
+            if reviewer.name != SIMULATED:
+                self._reviewers.note_asked(request, reviewer.name)
+                await self._log.committed()
+            elif self._reviewers.awaits_person(request.thread):
+                return None
+            response = await reviewer.review(request)
+            if response is not None:
+                self._keep(interrupt_id, request.digest, response, reviewer.name)
+                await self._log.committed()
         except NotApprovedError as error:  # it may have been answered before, or elsewhere meanwhile
             if error.reason not in ("settled", "superseded", "closed", "one_pair_of_eyes"):
                 raise
         return self.find_answer(interrupt_id)
-
-    async def _ask(self, request: ReviewRequest, reviewer: "Reviewer") -> None:
-        if reviewer.name != SIMULATED:
-            self._reviewers.note_asked(request, reviewer.name)
-            await self._log.committed()
-        elif self._reviewers.awaits_person(request.thread):
-            return
-        response = await reviewer.review(request)
-        if response is not None:
-            self._keep(request.interrupt_id, request.digest, response, reviewer.name)
-            await self._log.committed()
 
 
 def _find_status(standing: Standing, display: Display) -> str:
@@ -585,13 +586,3 @@ def _find_status(standing: Standing, display: Display) -> str:
         return "handed_over"
     has_alerts = display.observed is None or display.observed["alerts"]
     return "completed_with_alerts" if has_alerts else "completed"
-
-
-def _require_option(option: str, proposal: Proposal) -> None:
-    """Refuse an option of a reviewer's own that cannot take the proposed one's place."""
-    options = {NO_OPTION: True} | {one.option: one.worth is not None for one in proposal.options}
-    if not options.get(option):
-        refuse(
-            "cannot_be_run" if option in options else "unknown_option",
-            f"option {option!r} cannot take the place of {proposal.option!r}",
-        )

@@ -136,12 +136,8 @@ async def dispatch(state: FullState, *, runtime: Runtime[FullContext]) -> Update
     """Hand out the briefs: with each what closed cases of the same company showed of the seat's upgrades."""
     company = runtime.context.words.context
     own = [one for one in state["precedents"] if company and one["company"] == company]
-    told = {role: write_recollection(own, role) for role in state["briefs"]}
-    return {
-        "briefs": {
-            role: f"{told[role]}\n{brief}" if told[role] else brief for role, brief in state["briefs"].items()
-        }
-    }
+    told = {role: [write_recollection(own, role), brief] for role, brief in state["briefs"].items()}
+    return {"briefs": {role: "\n".join(filter(None, texts)) for role, texts in told.items()}}
 
 
 def write_renewed_brief(context: FullContext, state: FullState, reports: Mapping[str, Any]) -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from roles.team import NO_OPTION, RECONCILER
 from scenarios.execution.situation import look_back, value_situation
-from scenarios.team import TeamScenario, judge_decision
+from scenarios.team import judge_decision
 from scenarios.team.playable import PlayableCase
 from simulator.governance.gate import Display, Standing
 from simulator.governance.log import Entry
 from simulator.governance.outcomes import CarriedPlan, Observation, SimulatedOutcomes, read_plan
 from simulator.governance.proposal import Proposal
 from simulator.governance.seals import NotApprovedError
-from simulator.reading import ReadEpisode, read_episode
+from simulator.reading import read_episode
 from simulator.records import Episode, Question, Trajectory
 from simulator.reward import TeamRewardWeights, TeamVerdict, combine_parts, list_right_votes
 
@@ -140,21 +140,20 @@ def _read_episode(
     asked: list[Question] = []
     decision = ""
     for entry in entries:
-        if entry.kind == "replanned":
-            asked = []
-        if entry.kind != "said":
-            continue
-        role, text = entry.body["role"], entry.body["text"]
-        spoken.setdefault(role, []).append(entry.body)
-        match entry.body["step"]:
-            case "report":
+        role, text = entry.body.get("role", ""), entry.body.get("text", "")
+        match entry.kind, entry.body.get("step"):
+            case "replanned", _:
+                asked = []
+            case "said", "report":
                 reports[role] = text
-            case "reconcile":
+            case "said", "reconcile":
                 decision, votes = text, {}
-            case "reply":
+            case "said", "reply":
                 asked.append(Question(ask=decision, reply=text))
-            case "vote":
+            case "said", "vote":
                 votes[role] = text
+        if entry.kind == "said":
+            spoken.setdefault(role, []).append(entry.body)
     return Episode(
         scenario_key=case.key,
         index_in_group=0,
@@ -270,15 +269,7 @@ def list_carried(record: GovernedRecord) -> list[CarriedPlan]:
 def value_plans(record: GovernedRecord, outcomes: SimulatedOutcomes) -> list[float]:
     """Return what is in place after each carried-out plan, valued in hindsight, in [0, 1]."""
     plans = list_carried(record)
-    return [
-        value_situation(outcomes.world, outcomes.follow(plans[: number + 1])) for number in range(len(plans))
-    ]
-
-
-def read_last_draft(record: GovernedRecord, outcomes: SimulatedOutcomes) -> tuple[TeamScenario, ReadEpisode]:
-    """Return the case that the last plan was made on, and reports, last draft and votes read against it."""
-    scenario = outcomes.continue_case(list_carried(record)[: record.chapters[-1].attempt])
-    return scenario, read_episode(scenario, record.episode)
+    return [value_situation(outcomes.world, outcomes.follow(plans[:end])) for end in range(1, len(plans) + 1)]
 
 
 def score_governed(
@@ -302,14 +293,12 @@ def score_governed(
     if record.error is not None or not record.chapters:
         raise ValueError(f"an episode without an outcome has no reward: {record.error or record.status}")
     last = record.chapters[-1]
-    scenario, read = read_last_draft(record, outcomes)
-    judged = judge_decision(scenario, read.table, read.decision)
-    is_carried = (
-        read.decision is not None and last.is_committed and last.proposal["option"] == read.decision.option
-    )
-    escalates = read.decision is not None and read.decision.escalate
+    scenario = outcomes.continue_case(list_carried(record)[: last.attempt])  # that the plan was made on
+    read = read_episode(scenario, record.episode)
+    decision, judged = read.decision, judge_decision(scenario, read.table, read.decision)
+    is_carried = decision is not None and last.is_committed and last.proposal["option"] == decision.option
     value, unresolved = 0.0, len(judged.broken_limits) / len(scenario.seats)
-    if is_carried and escalates:
+    if is_carried and decision is not None and decision.escalate:
         is_lost = last.attempt == 0 and scenario.optimum is None
         value = float(is_lost or look_back(outcomes.world).best is None)
     elif is_carried:

@@ -86,20 +86,16 @@ class SimulatedReviewer:
 
     async def review(self, request: ReviewRequest) -> ReviewResponse:
         rng = random.Random(f"reviewer/{self._seed}/{request.proposal.plan_digest}")
-        is_sound, best = self._weigh(request)
+        options = [line.option for line in request.proposal.options if line.worth is not None]
+        scores = {option: self._score(request, option) for option in (*options, NO_OPTION)}
+        best = max(scores, key=scores.__getitem__)  # of those that can be run
+        proposed = scores.get(request.proposal.option, scores[NO_OPTION])
+        is_sound = proposed >= self._least_share * scores[best]
         if is_sound != (rng.random() < self._error_rate):
             return ReviewResponse(decision="approve")
         if request.proposal.option == NO_OPTION and best != NO_OPTION:
             return ReviewResponse(decision="edit", option=best)
         return ReviewResponse(decision="reject", feedback=f"{request.proposal.option} does not convince.")
-
-    def _weigh(self, request: ReviewRequest) -> tuple[bool, str]:
-        """Return whether the proposal is worth enough, and the best option that can be run."""
-        options = [line.option for line in request.proposal.options if line.worth is not None]
-        scores = {option: self._score(request, option) for option in (*options, NO_OPTION)}
-        best = max(scores, key=scores.__getitem__)
-        proposed = scores.get(request.proposal.option, scores[NO_OPTION])
-        return proposed >= self._least_share * scores[best], best
 
 
 def score_by_worth(request: ReviewRequest, option: str) -> float:

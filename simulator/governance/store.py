@@ -8,7 +8,7 @@ mark: keep it on another disk, or under another user, against that.
 import fcntl
 import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -113,11 +113,9 @@ def _list_parts(store: sqlite3.Connection) -> list[_Part]:
 @cache
 def _list_own_parts() -> list[_Part]:
     """The parts of a store: its table, index and triggers, each with its SQL."""
-    store = sqlite3.connect(":memory:")
-    store.executescript(_SCHEMA)
-    parts = _list_parts(store)
-    store.close()
-    return parts
+    with closing(sqlite3.connect(":memory:")) as store:
+        store.executescript(_SCHEMA)
+        return _list_parts(store)
 
 
 def find_foreign(store: sqlite3.Connection) -> str | None:
