@@ -238,7 +238,10 @@ def simulate_full(
 def _show_governed(
     case: Case, record: GovernedRecord, team: Team, seating: Seating, outcomes: Outcomes
 ) -> Shown:
-    verdict, speakers = score_record(record, team.weights, outcomes), seating.list_prompt_roles(case)
+    verdict, speakers = (
+        score_record(record, team.weights, outcomes),
+        list_prompt_roles(case, seating.make_game(case), seating.kinds),
+    )
     page = partial(
         render_minutes,
         case,
@@ -452,7 +455,7 @@ def keep_ruling_labels(
         for label in label_rulings(
             record,
             chat=chair.chat,
-            role=seating.list_prompt_roles(case)[RECONCILER],
+            role=list_prompt_roles(case, seating.make_game(case), seating.kinds)[RECONCILER],
             provenance=provenance,
             spoken_in=None if chair is team.sole_run else seating.chat,
         )

@@ -304,7 +304,8 @@ def oracle_solo(
 ) -> ScriptedPolicy:
     """Return the expert of a role's own family: it plays the demonstration, tool calls included."""
     demonstrations = [
-        (scenario.brief, _demonstrate(families[scenario.family], scenario, seed)) for scenario in scenarios
+        (one.brief, families[one.family].demonstrate(one, random.Random(f"{seed}/{one.key}")))
+        for one in scenarios
     ]
 
     def speak(transcript: str) -> str:
@@ -314,10 +315,6 @@ def oracle_solo(
         raise ValueError("the transcript opens with none of the oracle's scenarios")
 
     return speak
-
-
-def _demonstrate(family: Family, scenario: Scenario, seed: int) -> tuple[Step, ...]:
-    return family.demonstrate(scenario, random.Random(f"{seed}/{scenario.key}"))
 
 
 def _next_step(played: str, steps: Sequence[Step]) -> str:

@@ -94,9 +94,8 @@ def _last_brief(transcript: str) -> list[str]:
 
 def _starts_brief(line: str) -> bool:
     """Tell whether the line is that of option A, in either style, or says that it is ruled out."""
-    full, short = _FULL_OPTION.search(line), _SHORT_OPTION.search(line)
-    if full is not None or short is not None:
-        return (full or short)[1] == "A"  # type: ignore[index]
+    if option := _FULL_OPTION.search(line) or _SHORT_OPTION.search(line):
+        return option[1] == "A"
     return re.search(r"\bA (is )?ruled out", line) is not None
 
 

@@ -63,10 +63,6 @@ class Seating:
         plain = [seat for seat in scenario.seats if choose_kind(self.kinds, seat, game) == "chat"]
         return open_case(scenario, game, rounds=rounds, without_tools=plain)
 
-    def list_prompt_roles(self, scenario: PlayableCase) -> dict[str, Role]:
-        """Return the roles as their prompts have them, to read transcripts back with."""
-        return list_prompt_roles(scenario, self.make_game(scenario), self.kinds)
-
     async def replay_report(
         self, role: str, brief: str, session: str, game: TeamGame, recorded: Trajectory
     ) -> tuple[Agent, str]:

@@ -29,11 +29,12 @@ from simulator.engines.embedded.lora_rows import can_stack
 from simulator.engines.sampling import sample_tokens, session_seed
 
 
-def check_prompt(request: CompletionRequest, config: Any) -> None:
-    """Refuse a prompt that the model cannot read: it would end the step of all rows.
+def fit_request(request: CompletionRequest, config: Any) -> CompletionRequest:
+    """Return the request with no more tokens to sample than positions are left: it ends with "length".
 
     Raises:
-        InfrastructureError: empty, longer than the model's positions, or an id that it does not have.
+        InfrastructureError: a prompt that the model cannot read, which would end the step of all rows: empty,
+            longer than its positions, or with an id that it does not have.
     """
     ids, longest = request.prompt_ids, own_pass.count_positions(config)
     if not ids:
@@ -44,12 +45,7 @@ def check_prompt(request: CompletionRequest, config: Any) -> None:
         raise InfrastructureError(
             f"prompt holds an id that the model does not have (0 to {config.vocab_size - 1})"
         )
-
-
-def within_positions(request: CompletionRequest, config: Any) -> CompletionRequest:
-    """The request with no more tokens to sample than the model has positions left: it ends with "length"."""
-    room = own_pass.count_positions(config) - len(request.prompt_ids)
-    most = min(request.sampling.max_completion_tokens, room)
+    most = min(request.sampling.max_completion_tokens, longest - len(ids))
     return replace(request, sampling=replace(request.sampling, max_completion_tokens=most))
 
 
@@ -181,8 +177,7 @@ class TransformersEngine:
             raise InfrastructureError(
                 f"engine serves no policy {request.policy!r} (has: {sorted(self._lane_of)})"
             )
-        check_prompt(request, lane.model.config)
-        request = within_positions(request, lane.model.config)
+        request = fit_request(request, lane.model.config)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         lane.queue.append((request, future))

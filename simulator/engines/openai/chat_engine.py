@@ -31,15 +31,9 @@ class StoredReply(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    key: str  # see `make_key`
+    key: str  # of session and request
     reply: ChatReply | None
     cost: float
-
-
-def make_key(session: str, request: dict[str, Any]) -> str:
-    """Name a request of one session; equal requests of other sessions have other names."""
-    content = json.dumps([session, request], sort_keys=True).encode()
-    return hashlib.sha256(content).hexdigest()
 
 
 class ReplyFile:
@@ -209,7 +203,7 @@ class ChatEngine:
             "temperature": sampling.temperature,
             "most": min(sampling.max_completion_tokens, self._settings.max_completion_tokens),
         }
-        key = make_key(request.session, asked)
+        key = hashlib.sha256(json.dumps([request.session, asked], sort_keys=True).encode()).hexdigest()
         known = self._replies.find(key) if self._replies is not None else None
         if known is not None:
             return known

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
-from roles.base import Role
 from simulator.chat import Said, read_opening
 from simulator.engines.openai.reply import ChatReply
 from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, describe_tools, parse_tool_calls
@@ -37,7 +36,8 @@ def write_messages(
             case "system":
                 role, with_tools = read_opening(one.text)
                 tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else []
-                messages.append({"role": "system", "content": _write_system(role, tools, shape)})
+                in_words = f"\n\n{describe_tools(tools)}" if tools and shape == "text" else ""
+                messages.append({"role": "system", "content": f"{role.mandate}{in_words}"})
             case "assistant":
                 messages.append(_write_turn(one.text, f"c{len(messages):04d}", shape))
                 open_ids = [call["id"] for call in messages[-1].get("tool_calls", ())]
@@ -57,10 +57,6 @@ def write_turn_text(message: ChatReply) -> str:
         for call in message.calls
     ]
     return message.text + "\n".join(calls)
-
-
-def _write_system(role: Role, tools: Sequence[dict[str, Any]], shape: ToolShape) -> str:
-    return f"{role.mandate}\n\n{describe_tools(tools)}" if tools and shape == "text" else role.mandate
 
 
 def _write_turn(text: str, name: str, shape: ToolShape) -> WireMessage:

@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import math
 from collections.abc import Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.vllm.library import (
     free_cached_memory,
+    generate,
     last_line,
-    named_failures,
-    sampling_params,
     start_engine,
     stop_engine,
-    tokens_prompt,
 )
 from simulator.engines.vllm.options import engine_arguments, start_environment
 from simulator.records import FinishReason
@@ -86,16 +83,7 @@ class VLLMHost:
         """
         engine = await self.ready()
         _check_prompt(request.prompt_ids, engine.model_config)
-        params = sampling_params(
-            temperature=request.sampling.temperature,
-            max_tokens=request.sampling.max_completion_tokens,
-            end_id=end_id,
-        )
-        prompt, name = tokens_prompt(request.prompt_ids), f"call-{next(self._ids)}"
-        with named_failures():
-            async with aclosing(engine.generate(prompt, params, name, lora_request=lora)) as outputs:
-                async for output in outputs:
-                    last = output
+        last = await generate(engine, f"call-{next(self._ids)}", request, end_id=end_id, lora=lora)
         completion = _read(last, request, end_id, version, engine.model_config.max_model_len)
         if not all(map(math.isfinite, completion.logprobs)):
             if engine is self._engine:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from roles.errors import InfrastructureError, UserError
 from simulator.engines.adapter_names import adapter_of
@@ -35,22 +35,16 @@ class BadReplyError(Exception):
 
 
 class _Logprobs(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     token_logprobs: list[float | None]
 
 
 class _ServerChoice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     finish_reason: str | None
     logprobs: _Logprobs
     token_ids: list[int]  # sent because of return_token_ids
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     choices: list[_ServerChoice] = Field(min_length=1, max_length=1)
 
 
