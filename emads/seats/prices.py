@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emads.seats.players import ApiPlayer
 from roles.errors import UserError, unknown
 from scenarios.written.strict_yaml import read_settings
-from simulator.engines.openai.endpoint import EndpointSettings, read_api_key
-from simulator.engines.openai.wire import ToolShape
+from simulator.engines.openai.endpoint import EndpointSettings, ToolShape, read_api_key
 
 ANY_MODEL = ""
 OWN_KEYS = ("tools", "price", "max_cost", "key_env", "replies")

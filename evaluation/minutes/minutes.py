@@ -55,7 +55,7 @@ from simulator.conflicts import Conflict, find_conflicts
 from simulator.governance.governed_graph import full_graph
 from simulator.governance.record import GovernedRecord, open_episode
 from simulator.governance.resolution import MAX_RISK
-from simulator.graph.team_graph import draw_mermaid, team_graph
+from simulator.graph.team_graph import team_graph
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -158,7 +158,7 @@ def _describe_plain(
         "plan_rows": compare_with_best(valued, read, roles) if valued else [],
         "best_option": optimum.plan.option if optimum else "",
         "not_scored": "Not scored: an infrastructure fault is not the team's." if fault else NOT_SCORED,
-        "mermaid": draw_mermaid(team_graph(tuple(case.seats))),
+        "mermaid": team_graph(tuple(case.seats)).get_graph().draw_mermaid(),
     }
 
 
@@ -199,7 +199,7 @@ def _describe_governed(
         "not_scored": NOT_SCORED if is_written else "Not scored: the episode is not at its end.",
         "log": record.log,
         "is_log_sound": record.is_log_sound,
-        "mermaid": draw_mermaid(full_graph(tuple(case.seats), None)),
+        "mermaid": full_graph(tuple(case.seats), None).get_graph().draw_mermaid(),
     }
 
 

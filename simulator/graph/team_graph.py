@@ -76,11 +76,6 @@ def open_team() -> TeamGraph:
     return team_graph(SPECIALISTS)
 
 
-def draw_mermaid(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str:
-    """Draw a graph in Mermaid, as LangGraph does."""
-    return graph.get_graph().draw_mermaid()
-
-
 def list_edges(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[tuple[str, str, bool]]:
     """List the edges as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
     return [(edge.source, edge.target, edge.conditional) for edge in graph.get_graph().edges]

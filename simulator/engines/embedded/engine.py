@@ -21,9 +21,8 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import own_pass
-from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import use_grouped_attention
-from simulator.engines.embedded.kv_window import KVWindow
+from simulator.engines.embedded.kv_window import GraphStep, KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, on_device, prefill
 from simulator.engines.embedded.lora_rows import can_stack
 from simulator.engines.sampling import sample_tokens, session_seed

@@ -22,7 +22,7 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterStore
-from simulator.engines.vllm.host import VLLMHost
+from simulator.engines.vllm.engine import VLLMHost
 from simulator.engines.vllm.library import quiet_start
 from simulator.engines.vllm.options import own_gpu, share_gpu
 from simulator.engines.vllm.server_client import (
@@ -271,8 +271,8 @@ def test_an_engine_that_is_started_again_draws_other_noise(monkeypatch: pytest.M
         started.append(SimpleNamespace(seed=arguments["seed"], errored=False))
         return started[-1]
 
-    monkeypatch.setattr("simulator.engines.vllm.host.start_engine", start)
-    monkeypatch.setattr("simulator.engines.vllm.host.stop_engine", lambda engine: None)
+    monkeypatch.setattr("simulator.engines.vllm.engine.start_engine", start)
+    monkeypatch.setattr("simulator.engines.vllm.engine.stop_engine", lambda engine: None)
     monkeypatch.setattr("simulator.engines.vllm.options.is_cpu_build", lambda: True)
     host = VLLMHost(Path("w"), {}, seed=7, max_restarts=1)
 

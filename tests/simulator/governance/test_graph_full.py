@@ -54,7 +54,6 @@ from simulator.governance.seals import NotApprovedError
 from simulator.governance.store import open_store
 from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
 from simulator.graph.state import Reply, Step, Utterance, open_case
-from simulator.graph.team_graph import draw_mermaid
 
 CASE = next(  # nobody needs a part of it, so that a plan may fund nothing
     case
@@ -446,4 +445,4 @@ def test_outcomes_are_seeded_and_calm_ones_are_as_promised() -> None:
 
 def test_the_documented_picture_is_the_graph() -> None:
     text = (ROOT / "docs" / "explanation" / "governance.md").read_text()
-    assert f"```mermaid\n{draw_mermaid(open_full()).strip()}\n```" in text
+    assert f"```mermaid\n{open_full().get_graph().draw_mermaid().strip()}\n```" in text
