@@ -40,7 +40,15 @@ class ScriptedEngine:
             UserError: no policy of that name.
         """
         await asyncio.sleep(0)  # as an engine would, let the other requests come in
-        ids = self._chat.encode(self._speak(request))
+        transcript, policy = self._chat.decode(request.prompt_ids), request.policy
+        if policy in self._policies:
+            text = self._policies[policy](transcript)
+        elif policy in self._seeded:
+            rng = random.Random(f"{self._seed}/{request.session}/{len(request.prompt_ids)}")
+            text = self._seeded[policy](transcript, rng)
+        else:
+            raise unknown("policy", policy, [*self._policies, *self._seeded])
+        ids = self._chat.encode(text)
         if self._chat.end_id in ids:
             ids = ids[: ids.index(self._chat.end_id)]
         limit = request.sampling.max_completion_tokens
@@ -50,20 +58,11 @@ class ScriptedEngine:
             token_ids=ids,
             logprobs=(0.0,) * len(ids),
             finish_reason="stop" if fits else "length",
-            policy_version=f"{request.policy}@0",
+            policy_version=f"{policy}@0",
         )
 
     def end_session(self, session: str) -> None:
         """Do nothing: no state is kept between turns."""
-
-    def _speak(self, request: CompletionRequest) -> str:
-        transcript = self._chat.decode(request.prompt_ids)
-        if request.policy in self._policies:
-            return self._policies[request.policy](transcript)
-        if request.policy in self._seeded:
-            rng = random.Random(f"{self._seed}/{request.session}/{len(request.prompt_ids)}")
-            return self._seeded[request.policy](transcript, rng)
-        raise unknown("policy", request.policy, [*self._policies, *self._seeded])
 
 
 class ReplayEngine:

@@ -102,7 +102,15 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
         infos = self._inform()
         reward = 0.0
         if is_done:
-            verdict = score_episode(self._case, self._record(), self._weights)
+            episode = Episode(
+                scenario_key=self._case.key,
+                index_in_group=0,
+                trajectories={},
+                reports=self._said["report"],
+                decision=self._said["decide"][RECONCILER],
+                votes=self._said["vote"],
+            )
+            verdict = score_episode(self._case, episode, self._weights)
             reward, self.agents = verdict.reward, []
             parts = asdict(verdict)
             del parts["reward"]
@@ -150,16 +158,6 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
 
     def _inform(self) -> dict[str, dict[str, Any]]:
         return {agent: {"case": self._case.key} for agent in self.possible_agents}
-
-    def _record(self) -> Episode:
-        return Episode(
-            scenario_key=self._case.key,
-            index_in_group=0,
-            trajectories={},
-            reports=self._said["report"],
-            decision=self._said["decide"][RECONCILER],
-            votes=self._said["vote"],
-        )
 
 
 def _introduce(game: PlanGame, seat: str) -> str:

@@ -103,11 +103,9 @@ class Outcomes(Protocol):
     @property
     def reserve(self) -> int:
         """k$ beside the budget that may be spent once a plan was carried out."""
-        ...
 
     def continue_case(self, plans: Sequence[CarriedPlan]) -> PlayableCase:
         """Return the case after these plans in turn; without any, the case itself."""
-        ...
 
     def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
         """Return what the plan brings after those before it; the same arguments give the same one.
@@ -115,7 +113,6 @@ class Outcomes(Protocol):
         Raises:
             KeyError: the plan funds a part that cannot be bought.
         """
-        ...
 
 
 class SimulatedOutcomes:

@@ -23,7 +23,6 @@ class Reviewer(Protocol):
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
         """Answer the request; None where there is no answer yet, and the case waits."""
-        ...
 
 
 class AbsentReviewer:

@@ -107,7 +107,6 @@ class TeamAgents(Protocol):
 
     async def ask(self, step: Step, role: str, message: str, state: Any) -> Reply:
         """Ask the role and return its answer; `state` is what the asking node was given."""
-        ...
 
 
 class MessageReader(Protocol):
@@ -117,7 +116,6 @@ class MessageReader(Protocol):
 
     def see(self, reports: Reports) -> None:
         """Let the agent's tools reckon with these reports."""
-        ...
 
     @property
     def num_messages(self) -> int: ...

@@ -48,13 +48,7 @@ class PrefixRouter:
     Example: with equal loads, prompts that begin with the same 16 tokens go to the same replica.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        spill: int = 16,
-        max_blocks: int = 65_536,
-    ) -> None:
+    def __init__(self, urls: Sequence[str], *, spill: int = 16, max_blocks: int = 65_536) -> None:
         """`spill`: requests by which a replica may be ahead of the idlest before it gets no more of them.
 
         Raises:
