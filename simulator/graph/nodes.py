@@ -10,7 +10,6 @@ from langgraph.runtime import Runtime
 
 from roles.errors import UserError
 from roles.team import NO_OPTION, RECONCILER
-from simulator.game import TeamGame
 from simulator.graph.concurrency import run_all
 from simulator.graph.state import (
     Answered,
@@ -23,7 +22,6 @@ from simulator.graph.state import (
     list_objectors,
     list_parsed,
 )
-from simulator.observer import Observer
 
 MAX_BRIEF_CHARS = 20_000
 
@@ -149,43 +147,31 @@ def make_after_vote(otherwise: str) -> Callable[[TeamState], Coroutine[Any, Any,
 async def _ask(context: EpisodeContext, step: Step, role: str, message: str, state: Any) -> Utterance:
     """Ask a role, read its answer, and tell the observer of an answer that is new."""
     reply = await context.agents.ask(step, role, message, state)
-    said = Utterance(text=reply.text, parsed=_read(context.game, step, role, reply.text, state))
-    if context.observer is not None and reply.is_new:
-        _tell(context.observer, step, role, said, reply.number - len(state["answered"]))
-    return said
-
-
-def _read(game: TeamGame, step: Step, role: str, text: str, state: Any) -> Any:
+    text, game, observer = reply.text, context.game, context.observer if reply.is_new else None
+    parsed: Any
     match step:
         case "report":
-            return game.read_report(role, text)
+            parsed = game.read_report(role, text)
+            if observer is not None:
+                observer.on_report(role, text, parsed)
         case "reconcile":
-            if len(state["answered"]) < state["questions"]:
-                ask = game.read_ask(text)
-                if ask is not None:
-                    return {"ask": ask}
-            return game.read_decision(list_parsed(state["reports"]), text)
+            ask = game.read_ask(text) if len(state["answered"]) < state["questions"] else None
+            parsed = (
+                {"ask": ask} if ask is not None else game.read_decision(list_parsed(state["reports"]), text)
+            )
+            if observer is not None and ask is not None:
+                observer.on_ask(text, ask)
+            elif observer is not None:
+                observer.on_decision(text, parsed, reply.number - len(state["answered"]))
         case "reply":
             ask = state["question"]["parsed"]["ask"]
-            return game.read_reply(role, ask, state["reports"][role]["parsed"], text)
+            parsed = game.read_reply(role, ask, state["reports"][role]["parsed"], text)
+            if observer is not None:
+                observer.on_reply(role, text, parsed)
         case "vote":
-            return game.read_vote(text)
+            parsed = game.read_vote(text)
+            if observer is not None:
+                observer.on_vote(role, text, parsed)
         case _:
             assert_never(step)
-
-
-def _tell(observer: Observer, step: Step, role: str, said: Utterance, number: int) -> None:
-    match step:
-        case "report":
-            observer.on_report(role, said["text"], said["parsed"])
-        case "reconcile":
-            if said["parsed"] is not None and "ask" in said["parsed"]:
-                observer.on_ask(said["text"], said["parsed"]["ask"])
-            else:
-                observer.on_decision(said["text"], said["parsed"], number)
-        case "reply":
-            observer.on_reply(role, said["text"], said["parsed"])
-        case "vote":
-            observer.on_vote(role, said["text"], said["parsed"])
-        case _:
-            assert_never(step)
+    return Utterance(text=text, parsed=parsed)

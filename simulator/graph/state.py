@@ -129,11 +129,7 @@ class LiveAgents:
         self._agents = agents
 
     async def ask(self, step: Step, role: str, message: str, state: Any) -> Reply:
-        """See TeamAgents.ask.
-
-        Raises:
-            ValueError: no agent plays the role.
-        """
+        """Ask as TeamAgents do; a ValueError where no agent plays the role."""
         if role not in self._agents:
             raise ValueError(f"no agent for {role}")
         agent = self._agents[role]

@@ -229,7 +229,13 @@ class GraphStep:
         self._numbers[:, :rows].copy_(filled)
         self._column.fill_(window.column)
         self._temperatures[:count].copy_(torch.tensor(temperatures))
-        self._compute(rows, columns)
+        graph = self._graphs.get((rows, columns))
+        if graph is None and self._records:
+            graph = self._record(rows, columns)
+        if graph is None:
+            self._step(rows, columns)
+        else:
+            graph.replay()
         window.column += 1
         found = self._found[:, :count].tolist()
         return [int(token) for token in found[0]], found[1]
@@ -244,18 +250,6 @@ class GraphStep:
         self._temperatures = torch.ones(rows, device=device)
         self._found = torch.zeros(2, rows, dtype=torch.float64, device=device)  # exact for ids, too
         self._generation = self.window.generation
-
-    def _compute(self, rows: int, columns: int) -> None:
-        if not self._records:
-            self._step(rows, columns)
-            return
-        graph = self._graphs.get((rows, columns))
-        if graph is None:
-            graph = self._record(rows, columns)
-        if graph is None:
-            self._step(rows, columns)
-        else:
-            graph.replay()
 
     def _record(self, rows: int, columns: int) -> torch.cuda.CUDAGraph | None:
         """Record the step; None, for good, where the model does what cannot be recorded."""

@@ -277,11 +277,7 @@ class ChatClient:
         if status == 429:
             return EndpointError("rate_limit", detail, retry_after_s=wait_s)
         if status >= 500 or status in RETRIED_STATUSES:
-            return EndpointError(
-                "server_error",
-                detail,
-                retry_after_s=wait_s,
-            )
+            return EndpointError("server_error", detail, retry_after_s=wait_s)
         return EndpointError("refused", detail)
 
     def _choose_wait(self, error: EndpointError, num_failures: int) -> float | None:
