@@ -156,9 +156,9 @@ async def _ask(context: EpisodeContext, step: Step, role: str, message: str, sta
                 observer.on_report(role, text, parsed)
         case "reconcile":
             ask = game.read_ask(text) if len(state["answered"]) < state["questions"] else None
-            parsed = (
-                {"ask": ask} if ask is not None else game.read_decision(list_parsed(state["reports"]), text)
-            )
+            parsed = {"ask": ask}
+            if ask is None:
+                parsed = game.read_decision(list_parsed(state["reports"]), text)
             if observer is not None and ask is not None:
                 observer.on_ask(text, ask)
             elif observer is not None:
