@@ -2,7 +2,8 @@
 
 Everything that decides is a fold over the case's verified entries of the decision log (`Standing`), which
 only the key's holder can write. Nobody hands the gate a plan or an answer: it is given a thread and the
-number of a display, and reads the rest in the log. A refusal is a NotApprovedError; reasons are in quotes.
+number of a display, and reads the rest in the log. To refuse is to raise NotApprovedError, for the reason in
+quotes.
 """
 
 import re
@@ -146,7 +147,7 @@ class Standing:
 
     @property
     def latest(self) -> Display:
-        """The latest display; without any NotApprovedError "never_displayed" is raised."""
+        """The latest display; refused where there is none: "never_displayed"."""
         if not self.displays:
             refuse("never_displayed", f"nothing was ever displayed in thread {self.thread!r}")
         return self.displays[-1]
@@ -162,12 +163,12 @@ class Standing:
         return next((display for display in self.displays if display.interrupt_id == interrupt_id), None)
 
     def require_unclosed(self) -> None:
-        """Raise NotApprovedError "closed" where the case is closed."""
+        """Refuse a closed case: "closed"."""
         if self.status is not None:
             refuse("closed", f"the case of thread {self.thread!r} is closed")
 
     def require_in_force(self, number: int) -> Display:
-        """Return this display if its plan is in force ("not_committed", "superseded", "closed")."""
+        """Return this display if its plan is in force; else "not_committed", "superseded" or "closed"."""
         display = self.displays[number]
         if not display.is_committed:
             refuse("not_committed", f"the proposal of thread {self.thread!r} was never committed")
@@ -250,7 +251,7 @@ class Reviewers:
             self._log.append(STORE, "registered", {"reviewer": name})
 
     def remove(self, name: str) -> None:
-        """Take a registration back ("unregistered": refused): its unused approvals do not count any more."""
+        """Take a registration back, or refuse: "unregistered". Approvals that were not used count no more."""
         with self._log.transaction(durable=True):
             if name not in self.list_registered():
                 refuse("unregistered", f"nobody registered the reviewer {name!r}")
@@ -295,13 +296,13 @@ class Reviewers:
             refuse("awaits_person", "people rule in this thread: the simulated reviewer cannot")
 
     def require_eyes(self, names: Iterable[str]) -> None:
-        """Raise NotApprovedError "one_pair_of_eyes" where two must approve and one person did."""
+        """Refuse approvals of one person where four eyes are wanted: "one_pair_of_eyes"."""
         if self.wants_four_eyes() and len(set(map(fold_name, names))) < 2:
             refuse("one_pair_of_eyes", "a second reviewer must approve the proposal")
 
 
 def require_name(name: str) -> None:
-    """Refuse what is no name ("nameless"), or looks like that of a seat or of our own ("self_approval")."""
+    """Refuse what is no name ("nameless") or looks like a seat's or one of ours ("self_approval")."""
     if not NAME.fullmatch(name) or len(name) > MAX_NAME_CHARS:
         refuse("nameless", f"{name!r} is no name: use ASCII letters and digits, one hyphen or space between")
     own = [SIMULATED, TERMINAL, WEB, "absent", "ReconcileGPT", *TEAM_ROLES]
@@ -334,7 +335,7 @@ class Gate:
         return Standing(thread, self._log.read(thread), num_eyes=num_eyes)
 
     def open_case(self, thread: str, case_key: str, horizon: int, seats: Sequence[str]) -> int:
-        """Open a thread at this number of closed cases; return the first one. ValueError: another case's."""
+        """Open a thread of the case, once; return the number of closed cases that it was opened at."""
         with self._log.transaction():
             opened = self.stand(thread).opened
             if opened is None:
@@ -404,7 +405,7 @@ class Gate:
         self._reviewers.require_eyes([one.body["reviewer"] for one in display.answers])
 
     def deliver(self, thread: str, number: int, role: str) -> None:
-        """Carry out a seat's part of the plan in force, once; refused where it has none ("no_part")."""
+        """Carry out a seat's part of the plan in force, once; "no_part" where it has none."""
         with self._log.transaction():
             standing = self.stand(thread)
             if role in standing.displays[number].executed:
@@ -417,7 +418,7 @@ class Gate:
             self._log.append(thread, "executed", body)
 
     def observe(self, thread: str, number: int, look: Callable[[], dict[str, Any]]) -> None:
-        """Log what is observed of the plan in force, once; refused before all is done ("not_executed")."""
+        """Log once what is observed of the plan in force; "not_executed" while a part is not carried out."""
         with self._log.transaction():
             standing = self.stand(thread)
             if standing.displays[number].observed is not None:
@@ -428,7 +429,7 @@ class Gate:
             self._log.append(thread, "observed", {"digest": display.digest, **look()})
 
     def replan(self, thread: str, number: int) -> None:
-        """Open the case again, once, after an alert on the plan in force ("no_alert", "no_replan_left")."""
+        """Open the case again, once, after an alert on the plan in force; "no_alert", "no_replan_left"."""
         with self._log.transaction():
             standing = self.stand(thread)
             if standing.displays[number].is_replanned:
