@@ -17,39 +17,30 @@ class Observer(Protocol):
 
     def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
         """Hear that a role's completion came back, `duration_s` seconds after it was asked for."""
-        ...
 
     def on_tool(self, role: str, call: str, observation: str) -> None:
         """Hear that a tool answered; `call` is the turn that called it, or one call of several."""
-        ...
 
     def on_report(self, role: str, text: str, parsed: Any) -> None:
         """Hear that a specialist reported; `parsed` is None for a malformed report."""
-        ...
 
     def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
         """Hear that ReconcileGPT asks a seat for another offer."""
-        ...
 
     def on_reply(self, role: str, text: str, parsed: Any) -> None:
         """Hear the asked seat's reply; `parsed` is the offer that it adds, None where it adds none."""
-        ...
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
         """Hear that ReconcileGPT wrote its draft number `round`, from 1."""
-        ...
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
         """Hear a specialist's vote on the last draft; `parsed` is None for a malformed vote."""
-        ...
 
     def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
         """Hear of a new entry in the decision log of a governed episode (see `decision_log.EntryKind`)."""
-        ...
 
     def on_end(self, error: str | None) -> None:
         """Hear that the episode is over; `error` is its failure, None where there was none."""
-        ...
 
 
 Watch = Callable[[PlayableCase, str], Observer]  # (case, session of its episode)

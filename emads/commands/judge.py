@@ -19,8 +19,8 @@ from evaluation.scoring.judge_calibration import (
 from evaluation.stats.intervals import mean_interval
 from roles.errors import InfrastructureError, UserError
 from scenarios.tasks.grading.judge import score_by_judge
+from simulator.engines.openai.chat_engine import EndpointJudge
 from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.judge import EndpointJudge
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 
 NUM_CASES = 40  # pairs of answers that a judge is calibrated on

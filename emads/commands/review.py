@@ -21,7 +21,7 @@ from simulator.agents.solo import SoloEpisode
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
-from simulator.governance.nodes import describe_case
+from simulator.governance.governed_graph import describe_case
 from simulator.graph.runner import play_decisions, play_team
 from simulator.reading import ReadEpisode, read_episode, read_reports
 from simulator.records import Episode

@@ -38,9 +38,8 @@ from simulator.agents.scripted_policies import remember_cases
 from simulator.export.atif import write_atif
 from simulator.export.episode_files import episode_to_json, governed_to_json, write_lines
 from simulator.governance.gate import SIMULATED, TERMINAL, WEB
-from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import FreeOutcomes, Outcomes, SimulatedOutcomes
-from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.record import GovernedRecord, read_record, score_governed
 from simulator.governance.reviewers import Reviewer, SimulatedReviewer, WebReviewer, score_by_worth
 from simulator.governance.runner import GovernanceServices, GovernedEpisode, open_services, play_governed
 from simulator.governance.seals import KEY_BYTES, find_key
@@ -215,7 +214,8 @@ def simulate_full(
         outcomes, verdict = make_world(case), None  # without truth, or before the end
         if isinstance(outcomes, SimulatedOutcomes) and record.status in CLOSED and record.chapters:
             verdict = score_governed(record, outcomes, team.weights)
-        speakers, course = seating.list_prompt_roles(case), plan_course(record, outcomes)
+        speakers = list_prompt_roles(case, seating.make_game(case), seating.kinds)
+        course = plan_course(record, outcomes)
         shown.append(Shown(case=case, played=record, verdict=verdict, speakers=speakers, course=course))
     lines = write_outputs(outputs, shown, team)
     lines += keep_ruling_labels(cases, records, team, seating, db)
@@ -411,7 +411,7 @@ def keep_ruling_labels(
         for label in label_rulings(
             record,
             chat=chair.chat,
-            role=seating.list_prompt_roles(case)[RECONCILER],
+            role=list_prompt_roles(case, seating.make_game(case), seating.kinds)[RECONCILER],
             provenance=provenance,
             spoken_in=None if chair is team.sole_run else seating.chat,
         )

@@ -15,8 +15,12 @@ from emads.seats import SCRIPTED, STAGES
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from scenarios.written.strict_yaml import read_settings
-from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
-from simulator.engines.openai.wire import ToolShape
+from simulator.engines.openai.endpoint import (
+    EndpointSettings,
+    ToolShape,
+    find_completions_url,
+    read_api_key,
+)
 
 ALL = "all"
 ANY_MODEL = ""

@@ -15,7 +15,7 @@ from typing import Any
 from roles.team import SPECIALISTS
 from scenarios.team.funding import Funding
 from scenarios.team.offers import TabledOffer
-from simulator.agents.table_reading import read_table
+from simulator.agents.scripted_policies import read_table
 
 _AT_LEAST = (
     r"at least|no less than|not less than|minimum|or more|or higher|not below|not fall below|never below"

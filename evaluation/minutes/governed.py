@@ -17,11 +17,9 @@ from scenarios.execution.situation import look_back
 from scenarios.team import PlayableCase, TeamScenario
 from simulator.conflicts import Conflict
 from simulator.governance.gate import MAX_REPLANS
-from simulator.governance.governed_reward import list_carried
-from simulator.governance.nodes import read_plan
-from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
+from simulator.governance.outcomes import Outcomes, SimulatedOutcomes, read_plan
 from simulator.governance.proposal import Proposal
-from simulator.governance.record import Chapter, GateAnswer, GovernedRecord
+from simulator.governance.record import Chapter, GateAnswer, GovernedRecord, list_carried
 from simulator.governance.resolution import MAX_RISK
 from simulator.reading import read_episode
 

@@ -22,10 +22,9 @@ from simulator.agents.dialogue import read_exchanges
 from simulator.chat import Chat
 from simulator.conflicts import find_conflicts
 from simulator.governance.governed_graph import full_graph
-from simulator.governance.governed_reward import open_episode
-from simulator.governance.record import GovernedRecord
+from simulator.governance.record import GovernedRecord, open_episode
 from simulator.governance.resolution import MAX_RISK
-from simulator.graph.team_graph import draw_mermaid, team_graph
+from simulator.graph.team_graph import team_graph
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -72,11 +71,11 @@ def render_minutes(
         num = len(record.chapters)
         course = course or PlannedCourse(cases=(case,) * num, truths=("",) * num, hindsight="")
         conflicts, cards = governed.list_conflicts(record, roles), governed.make_governed_cards(record)
-        graph, chosen = draw_mermaid(full_graph(seats, None)), governed.find_final_option(record)
+        graph, chosen = full_graph(seats, None).get_graph(), governed.find_final_option(record)
     else:
         conflicts = [say_conflict(one, roles) for one in find_conflicts(case.public, read.table)]
         cards = _make_cards(case, read, sum(is_hard for is_hard, _ in conflicts), verdict, episode)
-        graph, chosen = draw_mermaid(team_graph(seats)), read.decision.option if read.decision else None
+        graph, chosen = team_graph(seats).get_graph(), read.decision.option if read.decision else None
     outcome, status, tone = _sum_up(case, played)
     return load_template("minutes.html").render(
         case=case,
@@ -99,7 +98,7 @@ def render_minutes(
         options=meeting.list_options(case, read.table, chosen, roles),
         has_truth=isinstance(case, TeamScenario),
         is_written=isinstance(case, FreeCase),
-        mermaid=graph,
+        mermaid=graph.draw_mermaid(),
         kpi_scale=governed.measure_kpi_scale(record) if record else 0,
         max_brief_chars=words.MAX_BRIEF_CHARS,
         max_risk=MAX_RISK,

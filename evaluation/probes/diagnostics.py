@@ -21,8 +21,7 @@ from scenarios.team import PlanGame, PlayableCase, TeamScenario, decision_value
 from scenarios.team.experts import make_offer
 from scenarios.team.funding import choose_best, list_all_fundings, list_fundings
 from scenarios.team.offers import CheckedReport, is_needed, is_vetoed
-from simulator.agents.scripted_policies import list_specialists, reconciler_policy, seat_policy
-from simulator.agents.table_reading import ReadTable
+from simulator.agents.scripted_policies import ReadTable, list_specialists, reconciler_policy, seat_policy
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.scripted import SeededPolicy

@@ -33,6 +33,7 @@ from scenarios.team.funding import Funding, fund_in_order, list_fundings
 from scenarios.team.offers import CheckedReport, check_report, is_needed, is_vetoed, offers_on
 from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
+from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import SoloEpisode
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
@@ -351,7 +352,7 @@ async def play_alone(
             session=f"{stream}/{temperature}/alone/{place}/{scenario.key}",
             call_tool=game.call_tool if role.tools else None,
             max_turns=max_turns,
-            max_total_tokens=max_total_tokens,
+            limits=AgentLimits(total_tokens=max_total_tokens),
         )
         episode = write_alone(scenario, await agent.answer(game.write_brief()))
         return replace(episode, trajectories={RECONCILER: agent.trajectory()})

@@ -1,5 +1,10 @@
-"""An agent plays one role in one episode: turns, tool calls and limits, recorded as a trajectory."""
+"""An agent plays one role in one episode: turns, tool calls, programs and limits, recorded as a trajectory.
 
+A program that it writes runs in the sandbox alone, from nothing each time; what it prints is an observation.
+"""
+
+import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -9,15 +14,19 @@ from typing import Any
 from roles.base import Role
 from roles.limits import MAX_OBSERVATION_CHARS, MAX_SEAT_CALLS
 from scenarios.base import ToolCall, ToolError
-from scenarios.tasks.sandbox import find_sandbox
-from simulator.agents.agent_kinds import AgentKind, introduce
-from simulator.agents.code_blocks import parse_code, run_code
+from scenarios.tasks.sandbox import ProgramRun, SandboxLimits, find_sandbox, run_program
+from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
 from simulator.game import Reports, TeamGame
 from simulator.observer import Observer, note_turn
 from simulator.records import EndReason, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
+
+MAX_CODE_CHARS = 20_000
+CODE_LIMITS = SandboxLimits(wall_s=6.0, cpu_s=2, output_bytes=16 << 10)
+_OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*$", re.MULTILINE)
+_CLOSING = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 
 
 class SeatTools:
@@ -50,9 +59,8 @@ class _CallsSpentError(Exception):
 class Agent:
     """Plays one role's append-only transcript on an engine.
 
-    Limits, each of which ends the work on a message with its own name in `Trajectory.ended_by`: `max_turns`
-    per message, the sampling's tokens per turn, and over the whole transcript `max_total_tokens` (read and
-    written), `max_tool_calls` and `max_failed_calls`; None: no limit.
+    Each limit ends the work on a message with its own name in `Trajectory.ended_by`. `limits` go before
+    `max_turns` and the sampling's tokens per turn.
     """
 
     def __init__(
@@ -68,9 +76,7 @@ class Agent:
         kind: AgentKind | None = None,
         prompt_role: Role | None = None,
         max_turns: int = 10,
-        max_total_tokens: int | None = None,
-        max_tool_calls: int | None = None,
-        max_failed_calls: int | None = None,
+        limits: AgentLimits | None = None,
         observer: Observer | None = None,
     ) -> None:
         """`kind` None: react with tools, chat without. `prompt_role`: as the prompt has it, with other tools.
@@ -78,16 +84,18 @@ class Agent:
         Raises:
             UserError: a code agent where no sandbox works.
         """
-        self.role, self.observer = role, observer
+        self.role, self._observer = role, observer
         self.kind: AgentKind = kind or ("chat" if call_tool is None else "react")
         if self.kind == "code":
             find_sandbox()
         self._prompt_role = prompt_role or introduce(role, self.kind)
         self._policy, self._engine, self._chat = policy, engine, chat
+        self._limits = limits or AgentLimits()
+        self._max_turns = self._limits.turns or max_turns
+        if self._limits.turn_tokens is not None:
+            sampling = replace(sampling, max_completion_tokens=self._limits.turn_tokens)
         self._sampling, self._session = sampling, session
         self._call_tool = None if self.kind == "chat" else call_tool
-        self._max_turns, self._max_failed_calls = max_turns, max_failed_calls
-        self._max_total_tokens, self._max_tool_calls = max_total_tokens, max_tool_calls
         self._ids: tuple[int, ...] = ()
         self._turns: list[Turn] = []
         self._num_messages = self._num_calls = self._num_valid_calls = 0
@@ -142,18 +150,12 @@ class Agent:
         )
 
     def take_up(
-        self,
-        turns: Sequence[Turn],
-        *,
-        num_messages: int,
-        num_tool_calls: int = 0,
-        num_valid_tool_calls: int = 0,
+        self, turns: Sequence[Turn], *, num_messages: int, num_calls: int, num_valid_calls: int
     ) -> None:
         """Continue from recorded turns; neither the engine nor a tool is asked again."""
         self._turns = list(turns)
         self._ids = tuple(token for turn in turns for token in (*turn.context_ids, *turn.completion_ids))
-        self._num_messages = num_messages
-        self._num_calls, self._num_valid_calls = num_tool_calls, num_valid_tool_calls
+        self._num_messages, self._num_calls, self._num_valid_calls = num_messages, num_calls, num_valid_calls
 
     async def _play(self, context: tuple[int, ...]) -> str:
         self._final_text = ""
@@ -183,9 +185,9 @@ class Agent:
 
     def _room(self, context: tuple[int, ...]) -> int | None:
         """Return the most tokens of the next turn; None: the sampling's own limit alone."""
-        if self._max_total_tokens is None:
+        if self._limits.total_tokens is None:
             return None
-        return max(0, self._max_total_tokens - len(self._ids) - len(context))
+        return max(0, self._limits.total_tokens - len(self._ids) - len(context))
 
     async def _take_turn(self, context: tuple[int, ...]) -> Turn:
         room = self._room(context)
@@ -193,7 +195,7 @@ class Agent:
         if room is not None and room < sampling.max_completion_tokens:
             sampling = replace(sampling, max_completion_tokens=room)
         self._ids += context
-        start_s = 0.0 if self.observer is None else time.perf_counter()
+        start_s = 0.0 if self._observer is None else time.perf_counter()
         completion = await self._engine.complete(
             CompletionRequest(
                 policy=self._policy, session=self._session, prompt_ids=self._ids, sampling=sampling
@@ -210,8 +212,8 @@ class Agent:
         )
         self._turns.append(turn)
         note_turn()
-        if self.observer is not None:
-            self.observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
+        if self._observer is not None:
+            self._observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
         return turn
 
     async def _act(self, text: str) -> list[str]:
@@ -247,13 +249,13 @@ class Agent:
         return observation[:MAX_OBSERVATION_CHARS]
 
     def _note(self, call: str, observation: str) -> str:
-        if self.observer is not None:
-            self.observer.on_tool(self.role.name, call, observation)
+        if self._observer is not None:
+            self._observer.on_tool(self.role.name, call, observation)
         return observation
 
     def _count_call(self) -> None:
         self._num_calls += 1
-        if self._max_tool_calls is not None and self._num_calls > self._max_tool_calls:
+        if self._limits.tool_calls is not None and self._num_calls > self._limits.tool_calls:
             raise _CallsSpentError
 
     async def _use_tool(self, call: ToolCall) -> str:
@@ -262,9 +264,57 @@ class Agent:
 
     def _too_many_failed_calls(self) -> bool:
         failed = self._num_calls - self._num_valid_calls
-        return self._max_failed_calls is not None and failed >= self._max_failed_calls
+        return self._limits.failed_calls is not None and failed >= self._limits.failed_calls
 
     def _close_open_turn(self) -> tuple[int, ...]:
         """Return the end-of-turn that a turn cut by a limit lacks; given, so never trained on."""
         cut = bool(self._turns) and self._turns[-1].finish_reason == "length"
         return (self._chat.end_id,) if cut else ()
+
+
+def parse_code(text: str) -> str | None:
+    """Return the single ```python block of a turn; None where there is none.
+
+    Raises:
+        BadToolCallError: several blocks, one that is not closed, words after it, or more than 20,000
+            characters.
+    """
+    openings = list(_OPENING.finditer(text))
+    if not openings:
+        return None
+    closing = _CLOSING.search(text, openings[0].end())
+    if len(openings) > 1 or closing is None:
+        raise BadToolCallError("write exactly one ```python block per turn, closed by ```")
+    if text[closing.end() :].strip():
+        raise BadToolCallError("nothing may follow a ```python block in the same turn")
+    source = text[openings[0].end() : closing.start()].strip("\n")
+    if len(source) > MAX_CODE_CHARS:
+        raise BadToolCallError(f"the program has {len(source)} characters, at most {MAX_CODE_CHARS}")
+    return source
+
+
+async def run_code(source: str, *, limits: SandboxLimits = CODE_LIMITS) -> str:
+    """Run the program and return what it printed.
+
+    Raises:
+        ToolError: it failed, or passed a limit; with the end of what it wrote.
+        InfrastructureError: the sandbox failed before the program started.
+        UserError: no sandbox works here; nothing was run.
+    """
+    run = await asyncio.to_thread(run_program, source, limits=limits)
+    if run.outcome == "finished" and run.exit_code == 0:
+        return run.stdout.strip() or "(the program printed nothing)"
+    raise ToolError(f"{_say_end(run, limits)}: {_last_words(run)}")
+
+
+def _say_end(run: ProgramRun, limits: SandboxLimits) -> str:
+    if run.outcome == "timeout":
+        return f"the program was stopped after {limits.wall_s:g} seconds"
+    if run.outcome == "output_limit":
+        return f"the program was stopped at {limits.output_bytes} bytes of output"
+    return f"the program ended with status {run.exit_code}"
+
+
+def _last_words(run: ProgramRun) -> str:
+    words = run.stderr.strip() or run.stdout.strip()
+    return words[-500:] if words else "it wrote nothing"

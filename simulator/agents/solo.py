@@ -48,8 +48,6 @@ async def play_solo(
     What `limits` names goes before `max_turns`, `max_failed_calls` and the sampling.
     """
     family, limits = families[scenario.family], limits or AgentLimits()
-    if limits.turn_tokens is not None:
-        sampling = replace(sampling, max_completion_tokens=limits.turn_tokens)
     agent = Agent(
         role=roles[scenario.role],
         policy=policy,
@@ -59,10 +57,8 @@ async def play_solo(
         session=session,
         call_tool=ToolExecutor(family, scenario, results=results),
         kind=kind,
-        max_turns=limits.turns or max_turns,
-        max_total_tokens=limits.total_tokens,
-        max_tool_calls=limits.tool_calls,
-        max_failed_calls=limits.failed_calls or max_failed_calls,
+        max_turns=max_turns,
+        limits=replace(limits, failed_calls=limits.failed_calls or max_failed_calls),
     )
     text = await agent.answer(scenario.brief)
     return SoloEpisode(

@@ -10,7 +10,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import product
 
 from roles.errors import unknown
 from roles.team import RECONCILER
@@ -118,15 +117,15 @@ def _find_best(said: Sequence[str], case: NegotiationCase) -> Deal | None:
         if least is None or [len(row) for row in rows] != [len(options) for _, options in case.topics]:
             return None
         tables.append((rows, int(least[1])))
-    best: tuple[int, Deal] | None = None
-    for deal in product(*(range(1, len(options) + 1) for _, options in case.topics)):
-        above = [
+
+    def list_gains(deal: Deal) -> list[int]:
+        return [
             sum(row[option - 1] for row, option in zip(rows, deal, strict=True)) - least
             for rows, least in tables
         ]
-        if min(above) >= 0 and (best is None or sum(above) > best[0]):
-            best = sum(above), deal
-    return best and best[1]
+
+    fair = (deal for deal in case.deals() if min(list_gains(deal)) >= 0)
+    return max(fair, key=lambda deal: sum(list_gains(deal)), default=None)
 
 
 def _read_choices(text: str) -> Deal:

@@ -47,11 +47,9 @@ class Engine(Protocol):
         Raises:
             InfrastructureError: the engine failed; never a policy's fault.
         """
-        ...
 
     def end_session(self, session: str) -> None:
         """Note that the transcript is finished: its cache may be dropped. Unknown sessions are ignored."""
-        ...
 
 
 class PolicyEngine(Engine, Protocol):
@@ -64,4 +62,3 @@ class PolicyEngine(Engine, Protocol):
             InfrastructureError: the engine does not take the weights.
             RuntimeError: calls of the policy are in flight, and they cannot end on the old weights.
         """
-        ...

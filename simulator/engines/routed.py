@@ -5,7 +5,7 @@ sampled are kept, never tokenised again, while its session lives. Not for traini
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from roles.errors import unknown
@@ -35,14 +35,6 @@ def route_teams(teams: Mapping[str, tuple[Engine, Chat]], roles: Sequence[str]) 
     }
 
 
-@dataclass(slots=True)
-class _Transcript:
-    """The same transcript in both chats, as far as it was played."""
-
-    outer: tuple[int, ...] = field(default=())
-    inner: tuple[int, ...] = field(default=())
-
-
 class RoutedEngine:
     """Passes each request to the engine of its policy.
 
@@ -52,7 +44,7 @@ class RoutedEngine:
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = dict(routes)
         self._chat = MessageChat()
-        self._transcripts: dict[str, _Transcript] = {}
+        self._transcripts: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # in both chats, as played
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """See Engine.complete; logprobs are 0.0 where the tokens are others.
@@ -80,17 +72,15 @@ class RoutedEngine:
     async def _complete_translated(
         self, request: CompletionRequest, engine: Engine, chat: Chat
     ) -> Completion:
-        known = self._transcripts.get(request.session, _Transcript())
-        if request.prompt_ids[: len(known.outer)] != known.outer:
-            known = _Transcript()
-        prompt = known.inner + self._translate(request.prompt_ids[len(known.outer) :], known.inner, chat)
+        outer, inner = self._transcripts.get(request.session, ((), ()))
+        if request.prompt_ids[: len(outer)] != outer:
+            outer, inner = (), ()
+        prompt = inner + self._translate(request.prompt_ids[len(outer) :], inner, chat)
         done = await engine.complete(replace(request, prompt_ids=prompt))
         ids = self._chat.encode(chat.decode(done.token_ids))
         if done.finish_reason == "stop":
             ids = (*ids, self._chat.end_id)
-        self._transcripts[request.session] = _Transcript(
-            outer=request.prompt_ids + ids, inner=prompt + done.token_ids
-        )
+        self._transcripts[request.session] = request.prompt_ids + ids, prompt + done.token_ids
         return replace(done, token_ids=ids, logprobs=(0.0,) * len(ids))
 
     def _translate(self, new_ids: tuple[int, ...], before: tuple[int, ...], chat: Chat) -> tuple[int, ...]:

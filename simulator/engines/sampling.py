@@ -39,25 +39,19 @@ def uniform_noise(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor
 
 
 def sample_tokens(
-    logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor
+    logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor, *, is_recorded: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Sample ids (rows,) and their log-probabilities (rows,).
 
     Temperature 0 rows take the arg max; their log-probabilities are those of temperature 1.
-    Log-probabilities are of the distribution sampled from (after temperature).
+    Log-probabilities are of the distribution sampled from (after temperature). `is_recorded`: the device is
+    not asked whether all temperatures are 0.
     """
-    return draw_tokens(logits, temperatures, streams, positions, needs_noise=bool((temperatures > 0).any()))
-
-
-def draw_tokens(
-    logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor, *, needs_noise: bool = True
-) -> tuple[Tensor, Tensor]:
-    """`sample_tokens` without a question to the device; `needs_noise` False: all temperatures are 0."""
     greedy = temperatures == 0
     scale = torch.where(greedy, torch.ones_like(temperatures), temperatures)
     logprobs = torch.log_softmax(logits.float() / scale[:, None], dim=-1)
     tokens = logprobs.argmax(-1)
-    if needs_noise:
+    if is_recorded or bool((temperatures > 0).any()):
         tokens = torch.where(greedy, tokens, _draw(logprobs, streams, positions))
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 

@@ -75,21 +75,17 @@ def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] =
         {"source": "system", "message": f"A team meeting on case {episode.scenario_key}."},
         *_meeting_steps(episode),
     ]
-    num_read, num_written = (
-        sum(document["final_metrics"][name] for document in subagents)
+    counts = {
+        name: sum(document["final_metrics"][name] for document in subagents)
         for name in ("total_prompt_tokens", "total_completion_tokens")
-    )
+    }
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "session_id": _session(episode),
         "trajectory_id": f"{_session(episode)}/team",
         "agent": {"name": "emads-team", "version": version("emads")},
         "steps": _number(steps),
-        "final_metrics": {
-            "total_prompt_tokens": num_read,
-            "total_completion_tokens": num_written,
-            "total_steps": len(steps),
-        },
+        "final_metrics": {**counts, "total_steps": len(steps)},
         "extra": {
             "scenario_key": episode.scenario_key,
             "index_in_group": episode.index_in_group,

@@ -7,6 +7,7 @@ its parts and the verdict are in `infos` then, and no truth before. pip install 
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from gymnasium.spaces import Text
@@ -57,18 +58,16 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
         self._case = self._draw(0)
         self.possible_agents = [*self._case.seats, RECONCILER]
         self.agents: list[str] = []
-        self._spaces = {
-            agent: Text(MAX_CHARS, min_length=0, charset=CHARACTERS) for agent in self.possible_agents
-        }
-        self._actions = {
-            agent: Text(MAX_CHARS, min_length=0, charset=CHARACTERS) for agent in self.possible_agents
-        }
+        self._observations, self._actions = (
+            {agent: Text(MAX_CHARS, min_length=0, charset=CHARACTERS) for agent in self.possible_agents}
+            for _ in range(2)
+        )
         self._said: dict[str, Mapping[str, str]] = {}
         self.render_mode = None
 
     def observation_space(self, agent: str) -> Text:
         """Texts of up to 20,000 printable characters; "" where the agent has nothing to do."""
-        return self._spaces[agent]
+        return self._observations[agent]
 
     def action_space(self, agent: str) -> Text:
         """Texts of up to 20,000 printable characters."""
@@ -103,16 +102,20 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
         infos = self._inform()
         reward = 0.0
         if is_done:
-            verdict = score_episode(self._case, self._record(), self._weights)
+            episode = Episode(
+                scenario_key=self._case.key,
+                index_in_group=0,
+                trajectories={},
+                reports=self._said["report"],
+                decision=self._said["decide"][RECONCILER],
+                votes=self._said["vote"],
+            )
+            verdict = score_episode(self._case, episode, self._weights)
             reward, self.agents = verdict.reward, []
+            parts = asdict(verdict)
+            del parts["reward"]
             for agent in present:
-                infos[agent] |= {
-                    "value": verdict.value,
-                    "consensus": verdict.consensus,
-                    "unresolved": verdict.unresolved,
-                    "escalation": verdict.escalation,
-                    "explanation": verdict.explanation,
-                }
+                infos[agent] |= parts
         return (
             dict.fromkeys(present, "") if is_done else self._observe(),
             dict.fromkeys(present, reward),
@@ -128,9 +131,6 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
 
     def render(self) -> None:
         """Do nothing: there is no picture."""
-
-    def close(self) -> None:
-        """Do nothing: no resource is held."""
 
     def _draw(self, index: int) -> TeamScenario:
         return generate(self._split, self._seed, index, self._difficulty)
@@ -158,16 +158,6 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
 
     def _inform(self) -> dict[str, dict[str, Any]]:
         return {agent: {"case": self._case.key} for agent in self.possible_agents}
-
-    def _record(self) -> Episode:
-        return Episode(
-            scenario_key=self._case.key,
-            index_in_group=0,
-            trajectories={},
-            reports=self._said["report"],
-            decision=self._said["decide"][RECONCILER],
-            votes=self._said["vote"],
-        )
 
 
 def _introduce(game: PlanGame, seat: str) -> str:

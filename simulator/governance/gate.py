@@ -2,7 +2,8 @@
 
 Everything that decides is a fold over the case's verified entries of the decision log (`Standing`), which
 only the key's holder can write. Nobody hands the gate a plan or an answer: it is given a thread and the
-number of a display, and reads the rest in the log.
+number of a display, and reads the rest in the log. To refuse is to raise NotApprovedError, for the reason in
+quotes.
 """
 
 import re
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from simulator.governance.reviewers import Reviewer
 
 MAX_REPLANS = 3
-LIFETIME_S, MAX_LIFETIME_S = 24 * 3600, 7 * 24 * 3600  # of an approval that is not committed
+LIFETIME_S = 24 * 3600  # of an approval that is not committed
 STORE = ""  # stands for the whole store where the decision log names threads
 SIMULATED, TERMINAL = "simulated", "terminal"  # registered in every store
 WEB = "web"  # stands for all who review in the browser; each signs under a registered name
@@ -146,11 +147,7 @@ class Standing:
 
     @property
     def latest(self) -> Display:
-        """The latest display.
-
-        Raises:
-            NotApprovedError: "never_displayed".
-        """
+        """The latest display; refused where there is none: "never_displayed"."""
         if not self.displays:
             refuse("never_displayed", f"nothing was ever displayed in thread {self.thread!r}")
         return self.displays[-1]
@@ -166,20 +163,12 @@ class Standing:
         return next((display for display in self.displays if display.interrupt_id == interrupt_id), None)
 
     def require_unclosed(self) -> None:
-        """Refuse where the case is closed.
-
-        Raises:
-            NotApprovedError: "closed".
-        """
+        """Refuse a closed case: "closed"."""
         if self.status is not None:
             refuse("closed", f"the case of thread {self.thread!r} is closed")
 
     def require_in_force(self, number: int) -> Display:
-        """Return the display of this number, if its plan is in force and the case is open.
-
-        Raises:
-            NotApprovedError: "not_committed", "superseded" or "closed".
-        """
+        """Return this display if its plan is in force; else "not_committed", "superseded" or "closed"."""
         display = self.displays[number]
         if not display.is_committed:
             refuse("not_committed", f"the proposal of thread {self.thread!r} was never committed")
@@ -191,8 +180,8 @@ class Standing:
     @property
     def in_force(self) -> Display | None:
         """The display of the plan in force: the last one committed, unless it was planned anew."""
-        last = [display for display in self.displays if display.is_committed][-1:]
-        return next((display for display in last if not display.is_replanned), None)
+        last = next((display for display in reversed(self.displays) if display.is_committed), None)
+        return None if last is None or last.is_replanned else last
 
     @property
     def attempt(self) -> int:
@@ -212,15 +201,14 @@ class Standing:
     @property
     def edited(self) -> str | None:
         """The reviewer's own option, where that is to be proposed next."""
-        settled = [display for display in self.displays if display.ruling != "refused"][-1:]
-        return next((display.option for display in settled if display.ruling == "edit"), None)
+        last = next((display for display in reversed(self.displays) if display.ruling != "refused"), None)
+        return None if last is None or last.ruling != "edit" else last.option
 
     @property
     def ruled_out(self) -> dict[str, str]:
         """Option -> why the reviewer took it out of the case."""
-        rejected = [display for display in self.displays if display.ruling == "reject"]
-        options = [str(display.entry.body["option"]) for display in rejected]
-        return {option: "the reviewer rejected it" for option in options if option != NO_OPTION}
+        rejected = [one.entry.body["option"] for one in self.displays if one.ruling == "reject"]
+        return {option: "the reviewer rejected it" for option in rejected if option != NO_OPTION}
 
 
 class Reviewers:
@@ -263,11 +251,7 @@ class Reviewers:
             self._log.append(STORE, "registered", {"reviewer": name})
 
     def remove(self, name: str) -> None:
-        """Take a person's registration back: approvals of theirs that were not used do not count any more.
-
-        Raises:
-            NotApprovedError: "unregistered".
-        """
+        """Take a registration back, or refuse: "unregistered". Approvals that were not used count no more."""
         with self._log.transaction(durable=True):
             if name not in self.list_registered():
                 refuse("unregistered", f"nobody registered the reviewer {name!r}")
@@ -312,21 +296,13 @@ class Reviewers:
             refuse("awaits_person", "people rule in this thread: the simulated reviewer cannot")
 
     def require_eyes(self, names: Iterable[str]) -> None:
-        """Refuse the approvals of one person where four eyes are wanted.
-
-        Raises:
-            NotApprovedError: "one_pair_of_eyes".
-        """
+        """Refuse approvals of one person where four eyes are wanted: "one_pair_of_eyes"."""
         if self.wants_four_eyes() and len(set(map(fold_name, names))) < 2:
             refuse("one_pair_of_eyes", "a second reviewer must approve the proposal")
 
 
 def require_name(name: str) -> None:
-    """Refuse what is no name of ASCII letters and digits, or looks like that of a seat or of our own.
-
-    Raises:
-        NotApprovedError: "nameless" or "self_approval".
-    """
+    """Refuse what is no name ("nameless") or looks like a seat's or one of ours ("self_approval")."""
     if not NAME.fullmatch(name) or len(name) > MAX_NAME_CHARS:
         refuse("nameless", f"{name!r} is no name: use ASCII letters and digits, one hyphen or space between")
     own = [SIMULATED, TERMINAL, WEB, "absent", "ReconcileGPT", *TEAM_ROLES]
@@ -350,31 +326,16 @@ class Gate:
     reviewer lists the open requests, shows one, and submits an answer to the digest that was shown.
     """
 
-    def __init__(self, log: DecisionLog, reviewers: Reviewers, *, lifetime_s: int = LIFETIME_S) -> None:
-        """`lifetime_s`: of an approval that is not committed.
-
-        Raises:
-            ValueError: lifetime_s outside 1 to MAX_LIFETIME_S.
-        """
-        if not 1 <= lifetime_s <= MAX_LIFETIME_S:
-            raise ValueError(f"lifetime_s must be 1 to {MAX_LIFETIME_S}, got {lifetime_s}")
-        self._log, self._reviewers, self._lifetime_s = log, reviewers, lifetime_s
+    def __init__(self, log: DecisionLog, reviewers: Reviewers) -> None:
+        self._log, self._reviewers = log, reviewers
 
     def stand(self, thread: str) -> Standing:
-        """Return how the case stands; what was read here before is not read again.
-
-        Raises:
-            NotApprovedError: "tampered".
-        """
+        """Return how the case stands, by its verified entries (see `DecisionLog.read`)."""
         num_eyes = 2 if self._reviewers.wants_four_eyes() else 1
         return Standing(thread, self._log.read(thread), num_eyes=num_eyes)
 
     def open_case(self, thread: str, case_key: str, horizon: int, seats: Sequence[str]) -> int:
-        """Open a thread at this number of closed cases; return the one that it was opened at first.
-
-        Raises:
-            ValueError: the thread is another case's.
-        """
+        """Open a thread of the case, once; return the number of closed cases that it was opened at."""
         with self._log.transaction():
             opened = self.stand(thread).opened
             if opened is None:
@@ -386,33 +347,23 @@ class Gate:
         return int(opened.body["horizon"])
 
     def show(self, proposal: Proposal, number: int) -> None:
-        """Display the proposal, unless another process has displayed one of this number meanwhile.
-
-        Raises:
-            NotApprovedError: "closed".
-        """
+        """Display the proposal of an open case, unless another process displayed that number meanwhile."""
         thread, digest = proposal.thread, proposal.digest
         with self._log.transaction():
             standing = self.stand(thread)
             if number < len(standing.displays):
                 return
             standing.require_unclosed()
-            before = standing.displays[-1:]
             request = ReviewRequest(
                 thread=thread,
                 interrupt_id=digest_json([thread, len(standing.displays), digest])[:32],
                 digest=digest,
                 proposal=proposal,
-                refusal=before[0].refusal if before else "",
+                refusal=standing.displays[-1].refusal if standing.displays else "",
             )
-            body = {
-                "digest": digest,
-                "interrupt_id": request.interrupt_id,
-                "option": proposal.option,
-                "risk_score": proposal.risk_score,
-                "request": request.model_dump(),
-            }
-            self._log.append(thread, "requested", body)
+            told = {"option": proposal.option, "risk_score": proposal.risk_score}
+            body = {"digest": digest, "interrupt_id": request.interrupt_id, **told}
+            self._log.append(thread, "requested", {**body, "request": request.model_dump()})
 
     def commit(self, thread: str, number: int) -> None:
         """Permit exactly the displayed proposal to be carried out, or log that its approval does not count.
@@ -454,11 +405,7 @@ class Gate:
         self._reviewers.require_eyes([one.body["reviewer"] for one in display.answers])
 
     def deliver(self, thread: str, number: int, role: str) -> None:
-        """Carry out a seat's part of the plan in force; one that was carried out is not carried out again.
-
-        Raises:
-            NotApprovedError: not in force, the case is closed, or "no_part" of this seat.
-        """
+        """Carry out a seat's part of the plan in force, once; "no_part" where it has none."""
         with self._log.transaction():
             standing = self.stand(thread)
             if role in standing.displays[number].executed:
@@ -471,11 +418,7 @@ class Gate:
             self._log.append(thread, "executed", body)
 
     def observe(self, thread: str, number: int, look: Callable[[], dict[str, Any]]) -> None:
-        """Log what is observed of the plan in force, once.
-
-        Raises:
-            NotApprovedError: not in force, closed, or "not_executed".
-        """
+        """Log once what is observed of the plan in force; "not_executed" while a part is not carried out."""
         with self._log.transaction():
             standing = self.stand(thread)
             if standing.displays[number].observed is not None:
@@ -486,11 +429,7 @@ class Gate:
             self._log.append(thread, "observed", {"digest": display.digest, **look()})
 
     def replan(self, thread: str, number: int) -> None:
-        """Open the case again, once, after an alert on the plan in force.
-
-        Raises:
-            NotApprovedError: not in force, closed, "no_alert" or "no_replan_left".
-        """
+        """Open the case again, once, after an alert on the plan in force; "no_alert", "no_replan_left"."""
         with self._log.transaction():
             standing = self.stand(thread)
             if standing.displays[number].is_replanned:
@@ -527,17 +466,6 @@ class Gate:
             self._log.append(thread, "closed", body)
             return status
 
-    def read_status(self, thread: str) -> str:
-        """Return the status with which the case was closed.
-
-        Raises:
-            NotApprovedError: "tampered": it was not closed, or the log was changed.
-        """
-        status = self.stand(thread).status
-        if status is None:
-            refuse("tampered", f"thread {thread!r} has ended, but its case was never closed")
-        return status
-
     def list_threads(self) -> list[str]:
         """Return the threads that displayed something and are not closed, in order."""
         self._log.catch_up()
@@ -550,8 +478,7 @@ class Gate:
 
     def list_open(self) -> list[ReviewRequest]:
         """List the requests that can be answered: none that was settled, superseded or closed."""
-        found = [self.find_open(thread) for thread in self.list_threads()]
-        return [request for request in found if request is not None]
+        return [request for thread in self.list_threads() if (request := self.find_open(thread))]
 
     def find_open(self, thread: str) -> ReviewRequest | None:
         """Return the request of this thread that can be answered; None where none can."""
@@ -563,20 +490,18 @@ class Gate:
 
     def find(self, interrupt_id: str) -> Display | None:
         """Return the display of this request; None where there is none."""
-        return self._find(interrupt_id)[1]
+        self._log.catch_up()
+        return self.stand(self._log.requests.get(interrupt_id, STORE)).find(interrupt_id)
 
     def find_answer(self, interrupt_id: str) -> Entry | None:
         """Return the answer that settles the request; None while there is none."""
         display = self.find(interrupt_id)
         return None if display is None else display.answer
 
-    def _find(self, interrupt_id: str) -> tuple[Standing, Display | None]:
+    def _require_open(self, interrupt_id: str) -> tuple[Standing, Display]:
         self._log.catch_up()
         standing = self.stand(self._log.requests.get(interrupt_id, STORE))
-        return standing, standing.find(interrupt_id)
-
-    def _require_open(self, interrupt_id: str) -> tuple[Standing, Display]:
-        standing, display = self._find(interrupt_id)
+        display = standing.find(interrupt_id)
         if display is None:
             refuse("unknown", "there is no such request")
         standing.require_unclosed()
@@ -613,8 +538,12 @@ class Gate:
             before = [one.body["reviewer"] for one in display.answers]
             if before and response.decision == "approve":
                 self._reviewers.require_eyes([*before, reviewer])
-            if response.option is not None:
-                _require_option(response.option, proposal)
+            options = {NO_OPTION: True} | {one.option: one.worth is not None for one in proposal.options}
+            if response.option is not None and not options.get(response.option):
+                refuse(
+                    "cannot_be_run" if response.option in options else "unknown_option",
+                    f"option {response.option!r} cannot take the place of {proposal.option!r}",
+                )
             body = {
                 "digest": display.digest,
                 "interrupt_id": interrupt_id,
@@ -623,7 +552,7 @@ class Gate:
                 "reviewer": reviewer,
                 "to": response.option,
                 "feedback": response.feedback,
-                "expires_at_s": int(self._log.now()) + self._lifetime_s,
+                "expires_at_s": int(self._log.now()) + LIFETIME_S,
             }
             return self._log.append(standing.thread, _KINDS[response.decision], body)
 
@@ -633,22 +562,20 @@ class Gate:
         The simulated reviewer is not asked in a thread in which a person was.
         """
         try:
-            await self._ask(self._require_open(interrupt_id)[1].request, reviewer)
+            request = self._require_open(interrupt_id)[1].request
+            if reviewer.name != SIMULATED:
+                self._reviewers.note_asked(request, reviewer.name)
+                await self._log.committed()
+            elif self._reviewers.awaits_person(request.thread):
+                return None
+            response = await reviewer.review(request)
+            if response is not None:
+                self._keep(interrupt_id, request.digest, response, reviewer.name)
+                await self._log.committed()
         except NotApprovedError as error:  # it may have been answered before, or elsewhere meanwhile
             if error.reason not in ("settled", "superseded", "closed", "one_pair_of_eyes"):
                 raise
         return self.find_answer(interrupt_id)
-
-    async def _ask(self, request: ReviewRequest, reviewer: "Reviewer") -> None:
-        if reviewer.name != SIMULATED:
-            self._reviewers.note_asked(request, reviewer.name)
-            await self._log.committed()
-        elif self._reviewers.awaits_person(request.thread):
-            return
-        response = await reviewer.review(request)
-        if response is not None:
-            self._keep(request.interrupt_id, request.digest, response, reviewer.name)
-            await self._log.committed()
 
 
 def _find_status(standing: Standing, display: Display) -> str:
@@ -660,13 +587,3 @@ def _find_status(standing: Standing, display: Display) -> str:
         return "handed_over"
     has_alerts = display.observed is None or display.observed["alerts"]
     return "completed_with_alerts" if has_alerts else "completed"
-
-
-def _require_option(option: str, proposal: Proposal) -> None:
-    """Refuse an option of a reviewer's own that cannot take the proposed one's place."""
-    options = {NO_OPTION: True} | {one.option: one.worth is not None for one in proposal.options}
-    if not options.get(option):
-        refuse(
-            "cannot_be_run" if option in options else "unknown_option",
-            f"option {option!r} cannot take the place of {proposal.option!r}",
-        )

@@ -4,7 +4,7 @@ What seats said, what was displayed, ruled, carried out and closed is an entry, 
 fold over a thread's entries. An entry holds the hash of the store's previous entry and that of its thread's
 previous entry. A log that is open has verified every entry once, remembers how far it and each thread had
 come, and refuses what is not those entries and more: changed, removed, hidden, cut off or rolled back.
-`verify_chain` needs no key. Time in the log never runs backwards.
+Time in the log never runs backwards.
 
 While many episodes are played, the transactions of one turn of the event loop are committed together.
 """
@@ -17,9 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from roles.errors import InfrastructureError, UserError
 from simulator.governance.seals import Clock, NotApprovedError, canonical_json, is_sealed, refuse, seal
@@ -75,16 +74,6 @@ class Entry:
     hash: str
 
 
-class _End(NamedTuple):
-    """The number of a thread's entries, and the hash of the last."""
-
-    length: int
-    hash: str
-
-
-_NONE = _End(0, GENESIS)
-
-
 class DecisionLog:
     """Appends to and reads from the log of one store; its entries are under the key's seal.
 
@@ -119,7 +108,7 @@ class DecisionLog:
     def _forget(self) -> None:
         """Know nothing of the log: it is read and verified from its beginning when it is next asked."""
         self._head, self._last_s = EMPTY, 0  # up to here every entry was verified
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, str] = {}  # thread -> hash of its last entry
         self._kept: dict[str, list[Entry]] = {}  # of threads in use
         self._dropped_next: deque[str] = deque()  # closed threads of these, the oldest first
         self.requests: dict[str, str] = {}  # request -> thread, in the order of their display
@@ -132,15 +121,11 @@ class DecisionLog:
         return max(self._clock(), self._last_s)
 
     def append(self, thread: str, kind: EntryKind, body: dict[str, Any], *, durable: bool = False) -> Entry:
-        """Add an entry; inside an open transaction, to which it may be the only one, it falls with that.
-
-        Raises:
-            InfrastructureError: the store did not take it.
-        """
+        """Add an entry; inside an open transaction, to which it may be the only one, it falls with that."""
         with self.transaction(durable=durable):
             assert self._new is None, "a transaction adds one entry"
             self.catch_up()
-            number, own = self._head.sequence + 1, self._ends.get(thread, _NONE).hash
+            number, own = self._head.sequence + 1, self._ends.get(thread, GENESIS)
             text, at_s = canonical_json(body), int(max(self._clock(), self._last_s))
             hashed = entry_hash(number, thread, kind, text, at_s, own, self._head.hash)
             self._new = _read_entry((number, thread, kind, text, at_s, own, self._head.hash, hashed))
@@ -204,11 +189,7 @@ class DecisionLog:
             raise InfrastructureError(error)
 
     def commit_now(self) -> None:
-        """Commit what has ended, without waiting for the others of the group.
-
-        Raises:
-            InfrastructureError: see `committed`.
-        """
+        """Commit what has ended, without waiting for the others of the group; raises as `committed` does."""
         self._flush()
         if self._error:
             raise InfrastructureError(self._error)
@@ -318,9 +299,9 @@ class DecisionLog:
         self.catch_up()
         if thread not in self._kept:
             found = [self._verify(row) for row in self._select("WHERE thread = ?", (thread,))]
-            end = _End(len(found), found[-1].hash if found else GENESIS)
-            is_chained = all(one.own == before.hash for before, one in pairwise(found))
-            if not is_chained or end != self._ends.get(thread, _NONE):
+            hashes = [GENESIS, *(entry.hash for entry in found)]
+            is_chained = [entry.own for entry in found] == hashes[:-1]
+            if not is_chained or hashes[-1] != self._ends.get(thread, GENESIS):
                 refuse("tampered", f"entries of {thread!r} were taken out of the decision log")
             self._kept[thread] = found
             if found and found[-1].kind == "closed":
@@ -332,11 +313,7 @@ class DecisionLog:
         return [entry for entry in self.read(thread) if entry.kind in kinds]
 
     def verify(self, thread: str) -> None:
-        """Read the thread's entries from the file again.
-
-        Raises:
-            NotApprovedError: "tampered": they are not what they were.
-        """
+        """Read the thread's entries from the file again. See `read`."""
         self._kept.pop(thread, None)
         self.read(thread)
 
@@ -400,12 +377,12 @@ class DecisionLog:
     def _take(self, entry: Entry, *, is_ours: bool = False) -> None:
         """Remember a verified entry as the last one; those of a thread that is opened here are kept."""
         sequence, thread = entry.sequence, entry.thread
-        end = self._ends.get(thread, _NONE)
-        if entry.own != end.hash:
+        end = self._ends.get(thread, GENESIS)
+        if entry.own != end:
             refuse("tampered", f"entry {sequence} does not follow the one before of its thread")
         self._head, self._last_s = LogHead(sequence, entry.hash), max(self._last_s, entry.at_s)
-        self._ends[thread] = _End(end.length + 1, entry.hash)
-        if thread in self._kept or (is_ours and not end.length):
+        self._ends[thread] = entry.hash
+        if thread in self._kept or (is_ours and end == GENESIS):
             self._kept.setdefault(thread, []).append(entry)
         if entry.kind == "closed":
             self.open_threads.pop(thread, None)
@@ -461,21 +438,16 @@ def entry_hash(sequence: int, thread: str, kind: str, body: str, at_s: int, own:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def hash_entry(entry: Entry) -> str:
-    """Return the hash that the entry should have."""
-    fields = (entry.sequence, entry.thread, entry.kind, canonical_json(entry.body))
-    return entry_hash(*fields, entry.at_s, entry.own, entry.previous)
-
-
 def verify_chain(entries: Iterable[Entry], *, head: str | None = None) -> int | None:
-    """Return the sequence number of the first bad entry; None for a sound chain.
+    """Return the sequence number of the first bad entry, without the key; None for a sound chain.
 
     With `head`, a sound chain that ends elsewhere is bad at the number after its last entry.
     """
     sequence, previous = 0, GENESIS
-    for entry in entries:
-        sequence += 1
-        if (entry.sequence, entry.previous, entry.hash) != (sequence, previous, hash_entry(entry)):
+    for sequence, entry in enumerate(entries, start=1):
+        fields = (entry.sequence, entry.thread, entry.kind, canonical_json(entry.body))
+        hashed = entry_hash(*fields, entry.at_s, entry.own, entry.previous)
+        if (entry.sequence, entry.previous, entry.hash) != (sequence, previous, hashed):
             return sequence
         previous = entry.hash
     return None if head is None or head == previous else sequence + 1
@@ -522,11 +494,7 @@ _OURS = (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.IntegrityEr
 
 @contextmanager
 def naming_damage(path: Path | None) -> Iterator[None]:
-    """Turn what is said of a damaged or changed file into a message that names it.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Turn what is said of a damaged or changed file into a UserError that names it."""
     try:
         yield
     except NotApprovedError as error:

@@ -10,13 +10,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
-from typing import Protocol
+from typing import Protocol, cast
 
 from typing_extensions import TypedDict
 
-from scenarios.company.records import CompanyCase, Part, Plan
+from scenarios.company.records import CompanyCase, Plan
 from scenarios.execution.situation import (
-    Actual,
     PlanOutcome,
     Situation,
     carry_out,
@@ -25,8 +24,10 @@ from scenarios.execution.situation import (
 )
 from scenarios.execution.world import SHOCK_SHARE, World, draw_world
 from scenarios.team import TeamScenario, seat_team, with_seat
-from scenarios.team.listed_seat import is_listed, list_parts, needed_on, upgrades_on
-from scenarios.team.playable import PlayableCase, PublicCase, Seat
+from scenarios.team.listed_seat import needed_on, upgrades_on
+from scenarios.team.playable import PlayableCase, Seat
+from scenarios.written.written_case import FreeCase
+from simulator.governance.proposal import Proposal
 
 RESERVE_SHARE = 20  # percent of a written case's budget
 SHOCK_LOSS = (50, 100)  # least and greatest percent that the part it hits loses of its worth
@@ -49,6 +50,17 @@ class CarriedPlan(Plan):
 
     costs: Mapping[str, int]  # by seat, k$
     worths: Mapping[str, int]
+
+
+def read_plan(proposal: Proposal) -> CarriedPlan:
+    """Return what a proposal funds; seats by name, as a plan that is read from the log has them."""
+    bought = sorted((part for part in proposal.parts if part.choice), key=lambda part: part.role)
+    return CarriedPlan(
+        option=proposal.option,
+        funded={part.role: tuple(part.choice) for part in bought},
+        costs={part.role: part.cost for part in bought},
+        worths={part.role: part.worth for part in bought},
+    )
 
 
 class ActualEffect(TypedDict):
@@ -91,11 +103,9 @@ class Outcomes(Protocol):
     @property
     def reserve(self) -> int:
         """k$ beside the budget that may be spent once a plan was carried out."""
-        ...
 
     def continue_case(self, plans: Sequence[CarriedPlan]) -> PlayableCase:
         """Return the case after these plans in turn; without any, the case itself."""
-        ...
 
     def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
         """Return what the plan brings after those before it; the same arguments give the same one.
@@ -103,7 +113,6 @@ class Outcomes(Protocol):
         Raises:
             KeyError: the plan funds a part that cannot be bought.
         """
-        ...
 
 
 class SimulatedOutcomes:
@@ -138,7 +147,6 @@ class SimulatedOutcomes:
 
     @property
     def reserve(self) -> int:
-        """See Outcomes.reserve."""
         return self.world.reserve
 
     def follow(self, plans: Sequence[CarriedPlan]) -> Situation:
@@ -151,7 +159,6 @@ class SimulatedOutcomes:
         return self._followed[name]
 
     def continue_case(self, plans: Sequence[CarriedPlan]) -> TeamScenario:
-        """See Outcomes.continue_case."""
         if not plans:
             return self.scenario
         told = self.observe(plans[:-1], plans[-1])
@@ -164,29 +171,21 @@ class SimulatedOutcomes:
         return scenario
 
     def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
-        """See Outcomes.observe."""
         after, outcome = self._carry_out(self.follow(before), plan)
         kept = {role: self._keeps_listed_limit(role, [*before, plan]) for role in _list_others(self.scenario)}
         return Observation(
-            kpis={
-                **{seat: kpi.limit for seat, kpi in outcome.kpis.items()},
-                **{seat: 100 * is_kept for seat, is_kept in kept.items()},
-            },
-            lost={**{seat: kpi.lost for seat, kpi in outcome.kpis.items()}, **dict.fromkeys(kept, 0)},
-            figures={
-                **{seat: kpi.words for seat, kpi in outcome.kpis.items()},
-                **dict.fromkeys(kept, "as listed"),
-            },
+            kpis={seat: kpi.limit for seat, kpi in outcome.kpis.items()}
+            | {seat: 100 * is_kept for seat, is_kept in kept.items()},
+            lost={seat: kpi.lost for seat, kpi in outcome.kpis.items()} | dict.fromkeys(kept, 0),
+            figures={seat: kpi.words for seat, kpi in outcome.kpis.items()}
+            | dict.fromkeys(kept, "as listed"),
             cost=outcome.cost,
             promised=outcome.promised,
             worth=outcome.worth,
             left=after.known.budget,
             shocks=[shock.describe() for shock in outcome.shocks],
-            actuals=[_spell_actual(actual) for actual in outcome.actuals],
-            changed=[
-                *list_changed_seats(outcome, plan),
-                *(seat for seat in kept if plan.funded.get(seat)),
-            ],
+            actuals=[cast(ActualEffect, asdict(actual)) for actual in outcome.actuals],
+            changed=[*list_changed_seats(outcome, plan), *(seat for seat in kept if plan.funded.get(seat))],
         )
 
     def _carry_out(self, situation: Situation, plan: CarriedPlan) -> tuple[Situation, PlanOutcome]:
@@ -227,11 +226,6 @@ def _add(case: CompanyCase, option: str, cost: int, worth: int) -> CompanyCase:
     return replace(case, options=options, budget=max(0, case.budget - cost))
 
 
-def _spell_actual(actual: Actual) -> ActualEffect:
-    effect: ActualEffect = ActualEffect(**asdict(actual))  # type: ignore[typeddict-item]
-    return effect
-
-
 def tell_progress(plan: Plan, observation: Observation) -> list[str]:
     """Return what everybody is told before a re-plan: what is in place, what happened, what money is left."""
     bought = ", ".join(name for choice in plan.funded.values() for name in choice) or "nothing"
@@ -244,47 +238,26 @@ def tell_progress(plan: Plan, observation: Observation) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContinuedCase:
-    """A written case after plans were carried out.
+class FreeOutcomes:
+    """Simulated outcomes of one written case; seed, case and option determine them.
 
     Example: FreeOutcomes(case).continue_case([plan]).public.budget == 12
     """
 
-    key: str
-    public: PublicCase
-    seats: Mapping[str, Seat]
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        return tuple(self.public.options)
-
-    def parts_of(self, seat: str, option: str) -> tuple[Part, ...] | None:
-        """Every part that the seat can propose, () first; None for a seat of words alone."""
-        own = self.seats[seat]
-        return list_parts(own, option) if is_listed(own) else None
-
-
-class FreeOutcomes:
-    """Simulated outcomes of one written case; seed, case and option determine them."""
-
-    def __init__(self, case: PlayableCase, *, seed: int = 0, shock_share: float = SHOCK_SHARE) -> None:
+    def __init__(self, case: FreeCase, *, seed: int = 0, shock_share: float = SHOCK_SHARE) -> None:
         self._case, self._seed, self._shock_share = case, seed, shock_share
 
     @property
     def reserve(self) -> int:
-        """See Outcomes.reserve."""
         return self._case.public.budget * RESERVE_SHARE // 100
 
-    def continue_case(self, plans: Sequence[CarriedPlan]) -> PlayableCase:
-        """See Outcomes.continue_case."""
+    def continue_case(self, plans: Sequence[CarriedPlan]) -> FreeCase:
         case = self._case
         for number, plan in enumerate(plans):
             case = self._continue(case, plan, self.observe(plans[:number], plan))
         return case
 
     def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
-        """See Outcomes.observe."""
         rng = random.Random(f"outcome/{self._seed}/{self._case.key}/{plan.option}")
         is_shocked = rng.random() < self._shock_share and all(one.option != plan.option for one in before)
         hit = self._choose_hit(plan, rng)
@@ -296,7 +269,7 @@ class FreeOutcomes:
             if plan.option in self._case.seats[hit].facts.get("needs", ()):
                 kpis[hit] = 100 - loss
         spent = sum(sum(one.costs.values()) for one in (*before, plan))
-        promised = self._find_base(before, plan.option) + sum(plan.worths.values())
+        promised = self.continue_case(before).public.base[plan.option] + sum(plan.worths.values())
         return Observation(
             kpis=kpis,
             lost=lost,
@@ -317,17 +290,14 @@ class FreeOutcomes:
         needed = [seat for seat in funded if plan.option in seats[seat].facts.get("needs", ())]
         return rng.choice(needed if needed and rng.random() < NEEDED_SHARE else funded)
 
-    def _find_base(self, plans: Sequence[CarriedPlan], option: str) -> int:
-        return self.continue_case(plans).public.base[option]
-
-    def _continue(self, case: PlayableCase, plan: CarriedPlan, told: Observation) -> ContinuedCase:
+    def _continue(self, case: FreeCase, plan: CarriedPlan, told: Observation) -> FreeCase:
         options = {
             letter: replace(option, base=told["worth"]) if letter == plan.option else option
             for letter, option in case.public.options.items()
         }
         situation = " ".join([self._case.public.situation, *tell_progress(plan, told)])
-        return ContinuedCase(
-            key=case.key,
+        return replace(
+            case,
             public=replace(case.public, options=options, budget=told["left"], situation=situation),
             seats={
                 role: _buy(seat, plan, is_kept=told["kpis"][role] >= 100) for role, seat in case.seats.items()

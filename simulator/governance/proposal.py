@@ -11,8 +11,6 @@ Ruling = Literal["approve", "edit", "reject"]
 DecisionType = Literal["routine", "contested", "critical", "escalation"]
 MAX_FEEDBACK_CHARS = 2_000
 
-Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
 
 class Record(BaseModel):
     """Base of what governance stores and signs: exact types, no unknown key, immutable."""
@@ -148,6 +146,6 @@ class ReviewRequest(Record):
 
     thread: Name
     interrupt_id: Name  # names the request
-    digest: Hex64  # of the proposal
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # of the proposal
     proposal: Proposal
     refusal: str  # why the answer before did not count, "" without one

@@ -64,7 +64,9 @@ def resolve(
     `ruled_out`: option -> why the reviewer took it out of the case. `num_failures`: plans that did not hold.
     """
     ruled_out = ruled_out or {}
-    funded = () if decision is None else _find_funded(table, decision)
+    funded: tuple[TabledOffer, ...] = ()
+    if decision is not None:
+        funded = tuple(one for one in offers_on(table, decision.option) if one.label in decision.fund)
     reason = _find_reason(public, table, decision, funded, ruled_out)
     option = NO_OPTION if decision is None or reason else decision.option
     funded = () if option == NO_OPTION else funded
@@ -97,14 +99,14 @@ def list_option_lines(public: PublicCase, table: Table, ruled_out: Mapping[str, 
         obstacle = "ruled out" if letter in ruled_out else ""
         if best is None and not obstacle:
             obstacle = find_obstacle(public, table, letter, offers_on(table, letter)) or "no plan is possible"
-        is_open = best is not None and not obstacle
+        plan = None if obstacle else best
         lines.append(
             OptionLine(
                 option=letter,
                 base=option.base,
-                worth=best.worth if best is not None and is_open else None,
-                cost=best.cost if best is not None and is_open else 0,
-                fund=[offer.label for offer in best.offers] if best is not None and is_open else [],
+                worth=None if plan is None else plan.worth,
+                cost=0 if plan is None else plan.cost,
+                fund=[] if plan is None else [offer.label for offer in plan.offers],
                 obstacle=obstacle,
             )
         )
@@ -157,24 +159,18 @@ def make_parts(seats: Sequence[str], resolution: Resolution) -> list[PlanPart]:
 
 
 def _make_part(seat: str, offer: TabledOffer | None, resolution: Resolution) -> PlanPart:
-    choice = [] if offer is None else list(offer.choice)
+    choice, cost = ([], 0) if offer is None else (list(offer.choice), offer.cost)
     action = ACTIONS.get(seat, OTHER_ACTION) if choice else WATCH_ACTION
     share = WATCHED_MOST_LOST if seat in resolution.watched else MOST_LOST
     return PlanPart(
         role=seat,
-        action=action.format(
-            choice=" and ".join(choice), option=resolution.option, cost=0 if offer is None else offer.cost
-        )[:500],
+        action=action.format(choice=" and ".join(choice), option=resolution.option, cost=cost)[:500],
         choice=choice,
-        cost=0 if offer is None else offer.cost,
+        cost=cost,
         worth=0 if offer is None else offer.worth,
         kpi_floor=KPI_FLOOR,
         most_lost=max(0, resolution.worth) * share // 100,
     )
-
-
-def _find_funded(table: Table, decision: Decision) -> tuple[TabledOffer, ...]:
-    return tuple(offer for offer in offers_on(table, decision.option) if offer.label in decision.fund)
 
 
 def _find_reason(

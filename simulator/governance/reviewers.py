@@ -23,7 +23,6 @@ class Reviewer(Protocol):
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
         """Answer the request; None where there is no answer yet, and the case waits."""
-        ...
 
 
 class AbsentReviewer:
@@ -43,14 +42,14 @@ class WebReviewer:
 
     name = WEB
 
-    def __init__(self, find_answer: Callable[[str], object | None], *, poll_s: float = POLL_S) -> None:
+    def __init__(self, find_answer: Callable[[str], object | None]) -> None:
         """`find_answer` looks an answer up in the store, by interrupt."""
-        self._find_answer, self._poll_s = find_answer, poll_s
+        self._find_answer = find_answer
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
         """Return None once the store holds an answer."""
         while self._find_answer(request.interrupt_id) is None:
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(POLL_S)
         return None
 
 
@@ -85,22 +84,17 @@ class SimulatedReviewer:
         self._least_share = least_share  # of the best score that a proposal must reach
 
     async def review(self, request: ReviewRequest) -> ReviewResponse:
-        """See Reviewer.review."""
         rng = random.Random(f"reviewer/{self._seed}/{request.proposal.plan_digest}")
-        is_sound, best = self._weigh(request)
+        options = [line.option for line in request.proposal.options if line.worth is not None]
+        scores = {option: self._score(request, option) for option in (*options, NO_OPTION)}
+        best = max(scores, key=scores.__getitem__)  # of those that can be run
+        proposed = scores.get(request.proposal.option, scores[NO_OPTION])
+        is_sound = proposed >= self._least_share * scores[best]
         if is_sound != (rng.random() < self._error_rate):
             return ReviewResponse(decision="approve")
         if request.proposal.option == NO_OPTION and best != NO_OPTION:
             return ReviewResponse(decision="edit", option=best)
         return ReviewResponse(decision="reject", feedback=f"{request.proposal.option} does not convince.")
-
-    def _weigh(self, request: ReviewRequest) -> tuple[bool, str]:
-        """Return whether the proposal is worth enough, and the best option that can be run."""
-        options = [line.option for line in request.proposal.options if line.worth is not None]
-        scores = {option: self._score(request, option) for option in (*options, NO_OPTION)}
-        best = max(scores, key=scores.__getitem__)
-        proposed = scores.get(request.proposal.option, scores[NO_OPTION])
-        return proposed >= self._least_share * scores[best], best
 
 
 def score_by_worth(request: ReviewRequest, option: str) -> float:

@@ -22,19 +22,24 @@ from pydantic import TypeAdapter
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
-from simulator.governance.gate import LIFETIME_S, Gate, Reviewers
-from simulator.governance.governed_graph import full_graph
+from simulator.game import TeamGame
+from simulator.governance.gate import Gate, Reviewers
+from simulator.governance.governed_graph import (
+    Course,
+    FullContext,
+    FullState,
+    describe_case,
+    full_graph,
+    open_full_case,
+)
 from simulator.governance.log import DecisionLog, open_log
-from simulator.governance.nodes import Course, FullContext, FullState, describe_case, open_full_case
 from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import Precedents
 from simulator.governance.reviewers import Reviewer
-from simulator.governance.seals import Clock, NotApprovedError, digest_json
-from simulator.graph.concurrency import run_pool
-from simulator.graph.context import Reply, Step
-from simulator.graph.garbage_collection import deferred_garbage_collection
+from simulator.governance.seals import Clock, NotApprovedError, digest_json, refuse
+from simulator.graph.concurrency import deferred_garbage_collection, run_pool
 from simulator.graph.seating import Seating
-from simulator.graph.state import list_parsed
+from simulator.graph.state import Reply, Step, list_parsed
 from simulator.observer import Observer
 from simulator.records import Turn
 
@@ -71,12 +76,7 @@ class GovernedEpisode:
 
 @asynccontextmanager
 async def open_services(
-    path: Path | None,
-    *,
-    key: bytes,
-    clock: Clock = time.time,
-    lifetime_s: int = LIFETIME_S,
-    four_eyes: bool = False,
+    path: Path | None, *, key: bytes, clock: Clock = time.time, four_eyes: bool = False
 ) -> AsyncIterator[GovernanceServices]:
     """Open the services on a SQLite file (None: in memory); `four_eyes`: a plan needs two approvals.
 
@@ -85,25 +85,18 @@ async def open_services(
     """
     with open_log(path, clock, key=key) as log:
         reviewers = Reviewers(log, four_eyes=four_eyes)
-        gate = Gate(log, reviewers, lifetime_s=lifetime_s)
-        yield GovernanceServices(log=log, gate=gate, reviewers=reviewers, precedents=Precedents(log))
+        gate, precedents = Gate(log, reviewers), Precedents(log)
+        yield GovernanceServices(log=log, gate=gate, reviewers=reviewers, precedents=precedents)
 
 
 class DurableAgents:
     """The agents of one thread: every answer is kept in its log, token for token; none is sampled twice."""
 
     def __init__(
-        self,
-        seating: Seating,
-        case: PlayableCase,
-        course: Course,
-        thread: str,
-        log: DecisionLog,
-        *,
-        observer: Observer | None = None,
+        self, seating: Seating, game: TeamGame, thread: str, log: DecisionLog, observer: Observer | None
     ) -> None:
-        self._seating, self._case, self._thread, self._log = seating, case, thread, log
-        self._game = course.game  # of the case as it stands, so that tools are those of a re-plan, too
+        """`game`: on the case as it stands, so that tools are those of a re-plan, too."""
+        self._seating, self._game, self._thread, self._log = seating, game, thread, log
         self._observer, self._session = observer, f"{seating.stream}/{thread}"
         self._asked: dict[str, list[str]] = {}  # role -> all messages to it in this play
         self._live: dict[str, Agent] = {}  # that heard all of these
@@ -112,13 +105,12 @@ class DurableAgents:
         """See TeamAgents.ask; an answer that the log holds is read there."""
         asked = self._asked.setdefault(role, [])
         asked.append(message)
-        heard = _name_heard(role, asked)
+        heard = digest_json([role, *asked])
         known = self._find(heard)
         if known is not None:
             self._live.pop(role, None)
             return Reply(text=known["text"], number=len(asked), is_new=False)
         agent = self._live.pop(role, None) or self._resume(role, asked[:-1])
-        agent.observer = self._observer
         num_turns = len(agent.turns)
         agent.see(list_parsed(state["reports"]))
         text = await agent.answer(message)
@@ -131,33 +123,24 @@ class DurableAgents:
                 self._live[role] = agent
         return Reply(text=text if known is None else known["text"], number=len(asked), is_new=True)
 
-    def end(self) -> None:
-        """Give all sessions back to the engine."""
-        self._seating.end_sessions(self._case, self._session)
-
     def _find(self, heard: str) -> dict[str, Any] | None:
         said = self._log.find(self._thread, "said")
         return next((entry.body for entry in said if entry.body["heard"] == heard), None)
 
     def _resume(self, role: str, asked: list[str]) -> Agent:
         """Return the role's agent after these messages, made from the recorded turns."""
-        found = [self._find(_name_heard(role, asked[: count + 1])) for count in range(len(asked))]
+        found = [self._find(digest_json([role, *asked[: count + 1]])) for count in range(len(asked))]
         recorded = [one for one in found if one is not None]
         last = recorded[-1] if recorded else {}
         self._seating.engine.end_session(f"{self._session}/{role}")
-        return self._seating.resume_agent(
-            role,
-            self._game,
-            self._session,
+        agent = self._seating.make_agent(role, self._session, self._game, observer=self._observer)
+        agent.take_up(
             [turn for one in recorded for turn in TURNS.validate_python(one["turns"])],
             num_messages=len(asked),
-            num_tool_calls=last.get("num_tool_calls", 0),
-            num_valid_tool_calls=last.get("num_valid_tool_calls", 0),
+            num_calls=last.get("num_tool_calls", 0),
+            num_valid_calls=last.get("num_valid_tool_calls", 0),
         )
-
-
-def _name_heard(role: str, asked: Sequence[str]) -> str:
-    return digest_json([role, *asked])
+        return agent
 
 
 async def play_governed(
@@ -214,40 +197,33 @@ class _Play:
     rounds: int
 
     async def run(self) -> GovernedEpisode:
-        """Play, watched where somebody watches."""
-        if self.seating.watch is None:
-            return await self._contain(None)
-        observer = self.seating.watch(self.case, self.thread)
-        self.services.log.listeners[self.thread] = partial(_tell_decision, observer)
-        ended: str | None = None
+        """Play; an engine's failure and a refused commit end the thread, and no session outlives it."""
+        error: str | None = None
+        observer = self.seating.watch(self.case, self.thread) if self.seating.watch else None
+        if observer is not None:
+            self.services.log.listeners[self.thread] = partial(_tell_decision, observer)
         try:
-            episode = await self._contain(observer)
-            ended = episode.error
-            return episode
-        except BaseException as error:
-            ended = str(error) or type(error).__name__
+            context = make_context(
+                self.thread, self.case, self.seating, self.outcomes, self.services, self.horizon, observer
+            )
+            game = self.seating.make_game(self.case)
+            start = open_full_case(self.seating.open_case(self.case, game, rounds=self.rounds))
+            state: Mapping[str, Any] = start
+            try:
+                with tracing_context(enabled=False):
+                    state, status = await self._drive(start, context)
+            except InfrastructureError as fault:
+                status, error = FAILED, str(fault) or type(fault).__name__
+            except NotApprovedError as refusal:
+                status, error = VIOLATION, f"{refusal.reason}: {refusal}"
+        except BaseException as fault:
+            error = str(fault) or type(fault).__name__
             raise
         finally:
+            self.seating.end_sessions(self.case, f"{self.seating.stream}/{self.thread}")
             self.services.log.listeners.pop(self.thread, None)
-            observer.on_end(ended)
-
-    async def _contain(self, observer: Observer | None) -> GovernedEpisode:
-        """An engine's failure and a refused commit end the thread, and no session outlives it."""
-        context, agents = make_context(
-            self.thread, self.case, self.seating, self.outcomes, self.services, self.horizon, observer
-        )
-        game = self.seating.make_game(self.case)
-        start = open_full_case(self.seating.open_case(self.case, game, rounds=self.rounds))
-        state: Mapping[str, Any] = start
-        try:
-            with tracing_context(enabled=False):
-                state, status, error = await self._drive(start, context)
-        except InfrastructureError as fault:
-            status, error = FAILED, str(fault) or type(fault).__name__
-        except NotApprovedError as refusal:
-            status, error = VIOLATION, f"{refusal.reason}: {refusal}"
-        finally:
-            agents.end()
+            if observer is not None:
+                observer.on_end(error)
         return GovernedEpisode(
             thread=self.thread,
             case_key=self.case.key,
@@ -256,10 +232,8 @@ class _Play:
             error=error,
         )
 
-    async def _drive(
-        self, start: FullState, context: FullContext
-    ) -> tuple[Mapping[str, Any], str, str | None]:
-        """Play the thread as far as it goes; return (last state, status, error).
+    async def _drive(self, start: FullState, context: FullContext) -> tuple[Mapping[str, Any], str]:
+        """Play the thread as far as it goes; return (last state, status).
 
         The checkpoints in memory carry the graph over its interrupts; the log carries the case.
         """
@@ -270,9 +244,12 @@ class _Play:
             interrupts = state.get("__interrupt__", ())
             if not interrupts:
                 await self.services.log.committed()
-                return state, self.services.gate.read_status(self.thread), None
+                status = self.services.gate.stand(self.thread).status
+                if status is None:
+                    refuse("tampered", f"thread {self.thread!r} has ended, but its case was never closed")
+                return state, status
             if await self.services.gate.ask(interrupts[0].value["interrupt_id"], self.reviewer) is None:
-                return state, WAITING, None
+                return state, WAITING
             step = Command(resume=True)
 
 
@@ -284,15 +261,14 @@ def make_context(
     services: GovernanceServices,
     horizon: int = 0,
     observer: Observer | None = None,
-) -> tuple[FullContext, DurableAgents]:
-    """Return the context of one thread's nodes, and its agents."""
+) -> FullContext:
+    """Return the context of one thread's nodes."""
     course = Course(
         outcomes, seating.make_game, lambda case, game: seating.open_case(case, game, rounds=0)["briefs"]
     )
-    agents = DurableAgents(seating, case, course, thread, services.log, observer=observer)
     return FullContext(
         thread=thread,
-        agents=agents,
+        agents=DurableAgents(seating, course.game, thread, services.log, observer),
         game=course.game,
         observer=observer,
         gate=services.gate,
@@ -302,7 +278,7 @@ def make_context(
         outcomes=outcomes,
         course=course,
         words=describe_case(case),
-    ), agents
+    )
 
 
 def thread_config(thread: str) -> RunnableConfig:

@@ -8,7 +8,7 @@ mark: keep it on another disk, or under another user, against that.
 import fcntl
 import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -113,11 +113,9 @@ def _list_parts(store: sqlite3.Connection) -> list[_Part]:
 @cache
 def _list_own_parts() -> list[_Part]:
     """The parts of a store: its table, index and triggers, each with its SQL."""
-    store = sqlite3.connect(":memory:")
-    store.executescript(_SCHEMA)
-    parts = _list_parts(store)
-    store.close()
-    return parts
+    with closing(sqlite3.connect(":memory:")) as store:
+        store.executescript(_SCHEMA)
+        return _list_parts(store)
 
 
 def find_foreign(store: sqlite3.Connection) -> str | None:
@@ -135,11 +133,7 @@ class HighWaterMark:
     """The mark in one file, under the key's seal; several processes may move it."""
 
     def __init__(self, path: Path, *, key: bytes) -> None:
-        """Open the file, and make it where it is missing.
-
-        Raises:
-            UserError: it cannot be written.
-        """
+        """Open the file, and make it where it is missing; a UserError where it cannot be written."""
         self._path, self._key = path, key
         self._known: tuple[bytes, LogHead, LogHead] = (b"", EMPTY, EMPTY)
         try:
@@ -150,11 +144,7 @@ class HighWaterMark:
             ) from None
 
     def read(self) -> LogHead:
-        """Return the mark; of an empty file the head of an empty log.
-
-        Raises:
-            UserError: the file does not hold a mark that this key wrote.
-        """
+        """Return the mark; a UserError where the file holds none that this key wrote."""
         return self._read()[1]
 
     def lock(self) -> None:
@@ -166,11 +156,7 @@ class HighWaterMark:
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def advance(self, head: LogHead, *, durable: bool) -> None:
-        """Move the mark to this entry, unless it is there or beyond. Needs the lock.
-
-        Raises:
-            OSError: the file cannot be written, or holds something else by now.
-        """
+        """Move the mark to this entry, unless it is there or beyond. Needs the lock; raises OSError."""
         try:
             kept, latest = self._read()
         except UserError as error:

@@ -10,19 +10,18 @@ from langgraph.runtime import Runtime
 
 from roles.errors import UserError
 from roles.team import NO_OPTION, RECONCILER
-from simulator.game import TeamGame
 from simulator.graph.concurrency import run_all
-from simulator.graph.context import EpisodeContext, Step
 from simulator.graph.state import (
     Answered,
+    EpisodeContext,
     ReconcilerView,
+    Step,
     TeamState,
     Update,
     Utterance,
     list_objectors,
     list_parsed,
 )
-from simulator.observer import Observer
 
 MAX_BRIEF_CHARS = 20_000
 
@@ -44,7 +43,19 @@ async def intake(state: TeamState, *, runtime: Runtime[Any]) -> Update:
     Raises:
         UserError: no option or one twice, no seat, or a brief that is empty or longer than 20,000 characters.
     """
-    check_case(state)
+    case, options = state["case"], state["options"]
+    if not options or len(set(options)) != len(options) or NO_OPTION in options:
+        raise UserError(
+            f"case {case!r}: options {options} must be different names, none of them {NO_OPTION!r}"
+        )
+    if not state["briefs"]:
+        raise UserError(f"case {case!r} has no seat; give at least one specialist a brief")
+    for role, brief in state["briefs"].items():
+        if not brief.strip() or len(brief) > MAX_BRIEF_CHARS:
+            raise UserError(
+                f"case {case!r}: the brief of {role!r} has {len(brief)} characters; "
+                f"write 1 to {MAX_BRIEF_CHARS}"
+            )
     return {"round": 0}
 
 
@@ -78,33 +89,24 @@ def make_reconcile_node(
         else:
             message = context.game.write_objection_brief(list_parsed(state["votes"]))
         said = await _ask(context, "reconcile", RECONCILER, message, state)
-        if is_question(state, said):
+        if said["parsed"] is not None and "ask" in said["parsed"]:
             return {"question": said}
         return {"decision": said, "question": None, "round": state["round"] + 1, "votes": {}}
 
     return reconcile
 
 
-def make_answer_node() -> Node[TeamState]:
-    """Make the node in which the seat that ReconcileGPT asks replies, in its own transcript."""
-
-    async def answer(state: TeamState, *, runtime: Runtime[Any]) -> Update:
-        context: EpisodeContext = runtime.context
-        question = state["question"]
-        assert question is not None
-        ask = question["parsed"]["ask"]
-        seat = ask["seat"]
-        said = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
-        report = state["reports"][seat]
-        added = Utterance(
-            text=report["text"], parsed=context.game.add_offer(report["parsed"], said["parsed"])
-        )
-        return {
-            "reports": {seat: added},
-            "answered": [*state["answered"], Answered(ask=question, reply=said)],
-        }
-
-    return answer
+async def answer(state: TeamState, *, runtime: Runtime[Any]) -> Update:
+    """Let the seat that ReconcileGPT asks reply, in its own transcript."""
+    context: EpisodeContext = runtime.context
+    question = state["question"]
+    assert question is not None
+    ask = question["parsed"]["ask"]
+    seat = ask["seat"]
+    said = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
+    report = state["reports"][seat]
+    added = Utterance(text=report["text"], parsed=context.game.add_offer(report["parsed"], said["parsed"]))
+    return {"reports": {seat: added}, "answered": [*state["answered"], Answered(ask=question, reply=said)]}
 
 
 def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
@@ -142,73 +144,34 @@ def make_after_vote(otherwise: str) -> Callable[[TeamState], Coroutine[Any, Any,
     return after_vote
 
 
-def check_case(state: TeamState) -> None:
-    """Refuse a case that cannot be played.
-
-    Raises:
-        UserError: names what is wrong.
-    """
-    case, options = state["case"], state["options"]
-    if not options or len(set(options)) != len(options) or NO_OPTION in options:
-        raise UserError(
-            f"case {case!r}: options {options} must be different names, none of them {NO_OPTION!r}"
-        )
-    if not state["briefs"]:
-        raise UserError(f"case {case!r} has no seat; give at least one specialist a brief")
-    for role, brief in state["briefs"].items():
-        if not brief.strip() or len(brief) > MAX_BRIEF_CHARS:
-            raise UserError(
-                f"case {case!r}: the brief of {role!r} has {len(brief)} characters; "
-                f"write 1 to {MAX_BRIEF_CHARS}"
-            )
-
-
-def is_question(state: ReconcilerView, said: Utterance) -> bool:
-    """Tell whether ReconcileGPT asks, and may."""
-    parsed = said["parsed"]
-    return parsed is not None and "ask" in parsed and len(state["answered"]) < state["questions"]
-
-
 async def _ask(context: EpisodeContext, step: Step, role: str, message: str, state: Any) -> Utterance:
     """Ask a role, read its answer, and tell the observer of an answer that is new."""
     reply = await context.agents.ask(step, role, message, state)
-    said = Utterance(text=reply.text, parsed=_read(context.game, step, role, reply.text, state))
-    if context.observer is not None and reply.is_new:
-        _tell(context.observer, step, role, said, reply.number - len(state["answered"]))
-    return said
-
-
-def _read(game: TeamGame, step: Step, role: str, text: str, state: Any) -> Any:
+    text, game, observer = reply.text, context.game, context.observer if reply.is_new else None
+    parsed: Any
     match step:
         case "report":
-            return game.read_report(role, text)
+            parsed = game.read_report(role, text)
+            if observer is not None:
+                observer.on_report(role, text, parsed)
         case "reconcile":
-            if len(state["answered"]) < state["questions"]:
-                ask = game.read_ask(text)
-                if ask is not None:
-                    return {"ask": ask}
-            return game.read_decision(list_parsed(state["reports"]), text)
+            ask = game.read_ask(text) if len(state["answered"]) < state["questions"] else None
+            parsed = {"ask": ask}
+            if ask is None:
+                parsed = game.read_decision(list_parsed(state["reports"]), text)
+            if observer is not None and ask is not None:
+                observer.on_ask(text, ask)
+            elif observer is not None:
+                observer.on_decision(text, parsed, reply.number - len(state["answered"]))
         case "reply":
             ask = state["question"]["parsed"]["ask"]
-            return game.read_reply(role, ask, state["reports"][role]["parsed"], text)
+            parsed = game.read_reply(role, ask, state["reports"][role]["parsed"], text)
+            if observer is not None:
+                observer.on_reply(role, text, parsed)
         case "vote":
-            return game.read_vote(text)
+            parsed = game.read_vote(text)
+            if observer is not None:
+                observer.on_vote(role, text, parsed)
         case _:
             assert_never(step)
-
-
-def _tell(observer: Observer, step: Step, role: str, said: Utterance, number: int) -> None:
-    match step:
-        case "report":
-            observer.on_report(role, said["text"], said["parsed"])
-        case "reconcile":
-            if said["parsed"] is not None and "ask" in said["parsed"]:
-                observer.on_ask(said["text"], said["parsed"]["ask"])
-            else:
-                observer.on_decision(said["text"], said["parsed"], number)
-        case "reply":
-            observer.on_reply(role, said["text"], said["parsed"])
-        case "vote":
-            observer.on_vote(role, said["text"], said["parsed"])
-        case _:
-            assert_never(step)
+    return Utterance(text=text, parsed=parsed)

@@ -23,8 +23,7 @@ from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame, TeamGame
-from simulator.graph.concurrency import run_pool
-from simulator.graph.garbage_collection import deferred_garbage_collection
+from simulator.graph.concurrency import deferred_garbage_collection, run_pool
 from simulator.graph.seating import Seating, list_roles, make_context
 from simulator.graph.state import TeamState, Utterance
 from simulator.graph.team_graph import play_graph
@@ -68,10 +67,20 @@ async def play_episodes(
         UserError: a seat or the reconciler has no policy in the team.
         ValueError: rounds < 0, num_repeats or concurrency < 1.
     """
-    _check_rounds(rounds)
-    seating = _make_seating(
-        team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, make_game, watch, kinds, limits
+    seating = Seating(
+        team=team,
+        engine=engine,
+        chat=chat,
+        sampling=sampling,
+        stream=f"{stream}/episodes",
+        max_turns=max_turns,
+        roles=roles,
+        watch=watch,
+        kinds=kinds or {},
+        limits=limits or AgentLimits(),
+        make_game=make_game,
     )
+    _check_rounds(rounds)
     plays = [(scenario, partial(_play_episode, rounds=rounds)) for scenario in scenarios]
     return await _play_groups(seating, plays, num_repeats, concurrency, first_place)
 
@@ -107,39 +116,20 @@ async def play_decisions(
     Raises:
         ValueError: a set was not played on its scenario, or with other roles, chat or max_turns.
     """
-    _check_rounds(rounds)
-    seating = _make_seating(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles, make_game)
-    play = partial(_play_decision, rounds=rounds) if with_votes else _play_decision_alone
-    plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
-    return await _play_groups(seating, plays, num_decisions, concurrency, first_place)
-
-
-def _make_seating(
-    team: Mapping[str, str],
-    engine: Engine,
-    chat: Chat,
-    sampling: Sampling,
-    stream: str,
-    max_turns: int,
-    roles: Mapping[str, Role],
-    make_game: MakeGame,
-    watch: Watch | None = None,
-    kinds: Mapping[str, AgentKind] | None = None,
-    limits: AgentLimits | None = None,
-) -> Seating:
-    return Seating(
+    seating = Seating(
         team=team,
         engine=engine,
         chat=chat,
         sampling=sampling,
-        stream=stream,
+        stream=f"{stream}/decisions",
         max_turns=max_turns,
         roles=roles,
-        watch=watch,
-        kinds=kinds or {},
-        limits=limits or AgentLimits(),
         make_game=make_game,
     )
+    _check_rounds(rounds)
+    play = partial(_play_decision, rounds=rounds if with_votes else 0, with_votes=with_votes)
+    plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
+    return await _play_groups(seating, plays, num_decisions, concurrency, first_place)
 
 
 def _check_rounds(rounds: int) -> None:
@@ -152,7 +142,7 @@ async def _play_groups(
     plays: Sequence[tuple[PlayableCase, _Play]],
     num_repeats: int,
     concurrency: int,
-    first_place: int = 0,
+    first_place: int,
 ) -> list[Episode]:
     if num_repeats < 1:
         raise ValueError(f"episodes per group must be >= 1, got {num_repeats}")
@@ -190,32 +180,30 @@ async def _play_episode(
 
 
 async def _play_decision(
-    seating: Seating, scenario: PlayableCase, session: str, index: int, *, rounds: int, reports: Episode
+    seating: Seating,
+    scenario: PlayableCase,
+    session: str,
+    index: int,
+    *,
+    rounds: int,
+    with_votes: bool,
+    reports: Episode,
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
     game = seating.make_game(scenario)
+    game = game if with_votes else game.without_questions()
     agents = seating.make_agents(scenario, game, session)
     case = _with_reports(seating.open_case(scenario, game, rounds=rounds), scenario, game, reports)
-    for role in scenario.seats:
+    for role in scenario.seats if with_votes else ():
         agents[role], text = await seating.replay_report(
             role, case["briefs"][role], session, game, reports.trajectories[role]
         )
         if text != reports.reports[role]:
             raise ValueError(f"the report of {role} on {scenario.key} plays back differently")
-    return _record(scenario, index, agents, await play_graph(case, make_context(game, agents)))
-
-
-async def _play_decision_alone(
-    seating: Seating, scenario: PlayableCase, session: str, index: int, *, reports: Episode
-) -> Episode:
-    if reports.error is not None:
-        return _failed(scenario, index, reports.error)
-    game = seating.make_game(scenario).without_questions()
-    agents = seating.make_agents(scenario, game, session)
-    case = _with_reports(seating.open_case(scenario, game, rounds=0), scenario, game, reports)
     final = await play_graph(case, make_context(game, agents))
-    return _record(scenario, index, {RECONCILER: agents[RECONCILER]}, final)
+    played = agents if with_votes else {RECONCILER: agents[RECONCILER]}
+    return _record(scenario, index, played, final)
 
 
 def _with_reports(case: TeamState, scenario: PlayableCase, game: TeamGame, reports: Episode) -> TeamState:

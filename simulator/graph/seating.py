@@ -1,7 +1,7 @@
 """Makes the agents of an episode, each with a session of its own."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from roles.base import Role
 from roles.errors import unknown
@@ -13,12 +13,11 @@ from simulator.agents.agent import Agent, SeatTools
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
-from simulator.engines.replay import ReplayEngine
+from simulator.engines.scripted import ReplayEngine
 from simulator.game import MakeGame, TeamGame
-from simulator.graph.context import EpisodeContext, LiveAgents
-from simulator.graph.state import TeamState, open_case
+from simulator.graph.state import EpisodeContext, LiveAgents, TeamState, open_case
 from simulator.observer import Observer, Watch
-from simulator.records import Trajectory, Turn
+from simulator.records import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Seating:
     ) -> dict[str, Agent]:
         """Make a fresh agent for every seat and the reconciler, each with a session of its own."""
         return {
-            role: self._agent(role, self.engine, session, game, observer) for role in list_roles(scenario)
+            role: self.make_agent(role, session, game, observer=observer) for role in list_roles(scenario)
         }
 
     def open_case(self, scenario: PlayableCase, game: TeamGame, *, rounds: int) -> TeamState:
@@ -64,66 +63,44 @@ class Seating:
         plain = [seat for seat in scenario.seats if choose_kind(self.kinds, seat, game) == "chat"]
         return open_case(scenario, game, rounds=rounds, without_tools=plain)
 
-    def list_prompt_roles(self, scenario: PlayableCase) -> dict[str, Role]:
-        """Return the roles as their prompts have them, to read transcripts back with."""
-        return list_prompt_roles(scenario, self.make_game(scenario), self.kinds)
-
     async def replay_report(
         self, role: str, brief: str, session: str, game: TeamGame, recorded: Trajectory
     ) -> tuple[Agent, str]:
         """Return an agent whose transcript is the recorded one to the end of its report, and that report."""
         engine = ReplayEngine(self.engine, recorded.turns)
-        agent = self._agent(role, engine, session, game)
+        agent = self.make_agent(role, session, game, engine=engine)
         report = await agent.answer(brief)
         engine.go_live()
         return agent, report
-
-    def resume_agent(
-        self,
-        role: str,
-        game: TeamGame,
-        session: str,
-        turns: Sequence[Turn],
-        *,
-        num_messages: int,
-        num_tool_calls: int = 0,
-        num_valid_tool_calls: int = 0,
-    ) -> Agent:
-        """Return an agent that stands where these recorded turns end; nothing is asked again."""
-        agent = self._agent(role, self.engine, session, game)
-        agent.take_up(
-            turns,
-            num_messages=num_messages,
-            num_tool_calls=num_tool_calls,
-            num_valid_tool_calls=num_valid_tool_calls,
-        )
-        return agent
 
     def end_sessions(self, scenario: PlayableCase, session: str) -> None:
         """Give every session of the episode back to the engine, however it ended."""
         for role in list_roles(scenario):
             self.engine.end_session(f"{session}/{role}")
 
-    def _agent(
-        self, role: str, engine: Engine, session: str, game: TeamGame, observer: Observer | None = None
+    def make_agent(
+        self,
+        role: str,
+        session: str,
+        game: TeamGame,
+        *,
+        engine: Engine | None = None,
+        observer: Observer | None = None,
     ) -> Agent:
-        kind, limits, sampling = choose_kind(self.kinds, role, game), self.limits, self.sampling
-        if limits.turn_tokens is not None:
-            sampling = replace(sampling, max_completion_tokens=limits.turn_tokens)
+        """Make a fresh agent of one role, on another engine than the team's where that is given."""
+        kind = choose_kind(self.kinds, role, game)
         return Agent(
             role=self.roles[role],
             policy=self.team[role],
-            engine=engine,
+            engine=engine or self.engine,
             chat=self.chat,
-            sampling=sampling,
+            sampling=self.sampling,
             session=f"{session}/{role}",
             call_tool=None if kind == "chat" else SeatTools(game, role),
             kind=kind,
             prompt_role=make_prompt_role(game, role, kind),
-            max_turns=limits.turns or self.max_turns,
-            max_total_tokens=limits.total_tokens,
-            max_tool_calls=limits.tool_calls,
-            max_failed_calls=limits.failed_calls,
+            max_turns=self.max_turns,
+            limits=self.limits,
             observer=observer,
         )
 

@@ -1,13 +1,17 @@
-"""The state of a team's graph: JSON values only, no truth and no facts."""
+"""The state of a team's graph, JSON values without truth and facts, and the context that it must not hold."""
 
 import operator
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
 from scenarios.team.playable import PlayableCase
-from simulator.game import Parsed, TeamGame
+from simulator.game import Parsed, Reports, TeamGame
+from simulator.observer import Observer
+
+Step = Literal["report", "reconcile", "reply", "vote"]
 
 Update = dict[str, Any]
 
@@ -85,3 +89,59 @@ def list_objectors(state: ReconcilerView) -> list[str]:
     """List the seats that object to the last draft."""
     votes = list_parsed(state["votes"])
     return [role for role, vote in votes.items() if vote is not None and vote["vote"] == "object"]
+
+
+class Reply(NamedTuple):
+    """An agent's answer to a message.
+
+    Example: Reply(text='{"vote": "accept"}', number=2, is_new=True)
+    """
+
+    text: str
+    number: int  # of the message in the role's transcript, from 1
+    is_new: bool  # False where the answer was played before and recorded
+
+
+class TeamAgents(Protocol):
+    """The agents of one episode."""
+
+    async def ask(self, step: Step, role: str, message: str, state: Any) -> Reply:
+        """Ask the role and return its answer; `state` is what the asking node was given."""
+
+
+class MessageReader(Protocol):
+    """An agent: it reads messages in one transcript and answers each."""
+
+    async def answer(self, message: str) -> str: ...
+
+    def see(self, reports: Reports) -> None:
+        """Let the agent's tools reckon with these reports."""
+
+    @property
+    def num_messages(self) -> int: ...
+
+
+class LiveAgents:
+    """Agents whose transcripts live in memory alone."""
+
+    def __init__(self, agents: Mapping[str, MessageReader]) -> None:
+        """`agents`: by role, for every seat and the reconciler."""
+        self._agents = agents
+
+    async def ask(self, step: Step, role: str, message: str, state: Any) -> Reply:
+        """Ask as TeamAgents do; a ValueError where no agent plays the role."""
+        if role not in self._agents:
+            raise ValueError(f"no agent for {role}")
+        agent = self._agents[role]
+        agent.see(list_parsed(state["reports"]))
+        text = await agent.answer(message)
+        return Reply(text=text, number=agent.num_messages, is_new=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeContext:
+    """The context of the nodes of every team graph."""
+
+    agents: TeamAgents
+    game: TeamGame
+    observer: Observer | None = None  # told of reports, decisions and votes

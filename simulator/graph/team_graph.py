@@ -9,18 +9,17 @@ from langgraph.graph.state import CompiledStateGraph
 from langsmith.run_helpers import tracing_context
 
 from roles.team import SPECIALISTS
-from simulator.graph.context import EpisodeContext
 from simulator.graph.nodes import (
     after_reconcile,
+    answer,
     choose_reporters,
     intake,
     make_after_vote,
-    make_answer_node,
     make_reconcile_node,
     make_report_node,
     make_vote_node,
 )
-from simulator.graph.state import ReconcilerView, TeamState
+from simulator.graph.state import EpisodeContext, ReconcilerView, TeamState
 
 TeamGraph = CompiledStateGraph[TeamState, EpisodeContext, TeamState, TeamState]
 
@@ -37,7 +36,7 @@ def team_graph(seats: tuple[str, ...]) -> TeamGraph:
     graph.add_node("vote", make_vote_node(seats))
     graph.add_edge(START, "intake")
     graph.add_conditional_edges("intake", choose_reporters, [*seats, "reconcile"])
-    graph.add_node("answer", make_answer_node())
+    graph.add_node("answer", answer)
     graph.add_conditional_edges("reconcile", after_reconcile, ["answer", "vote"])
     graph.add_edge("answer", "reconcile")
     graph.add_conditional_edges("vote", make_after_vote(END), ["reconcile", END])
@@ -75,11 +74,6 @@ async def play_graph(case: TeamState, context: EpisodeContext) -> TeamState:
 def open_team() -> TeamGraph:
     """Return the graph of the five roles, for LangGraph's own tools: `langgraph.json` names this function."""
     return team_graph(SPECIALISTS)
-
-
-def draw_mermaid(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str:
-    """Draw a graph in Mermaid, as LangGraph does."""
-    return graph.get_graph().draw_mermaid()
 
 
 def list_edges(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[tuple[str, str, bool]]:

@@ -8,7 +8,7 @@ from doc_pages import README, ROOT, read_blocks
 import emads
 from scenarios.company import case, domain, parts, setting
 from scenarios.tasks.registry import JOBS, TASK_FAMILIES
-from simulator.graph.team_graph import draw_mermaid, open_team
+from simulator.graph.team_graph import open_team
 
 EXPLANATION = ROOT / "docs" / "explanation"
 
@@ -54,7 +54,7 @@ def test_the_shown_meeting_is_the_one_that_the_command_plays() -> None:
 
 def test_the_picture_is_the_graph() -> None:
     shown = [block.text for block in read_blocks(EXPLANATION / "architecture.md", "mermaid")]
-    assert shown == [draw_mermaid(open_team()).strip() + "\n"]
+    assert shown == [open_team().get_graph().draw_mermaid().strip() + "\n"]
 
 
 def test_lines_of_a_new_role_stand_where_the_page_says() -> None:

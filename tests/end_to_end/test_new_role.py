@@ -26,7 +26,7 @@ from scenarios.team import PlanGame, TeamScenario, generate, with_seat
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
-from simulator.graph.team_graph import draw_mermaid, team_graph
+from simulator.graph.team_graph import team_graph
 from simulator.reading import read_episode, read_reports
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
@@ -123,7 +123,7 @@ def test_legal_counts_in_the_truth_and_in_the_reward() -> None:
 
 
 def test_the_picture_shows_the_fifth_seat() -> None:
-    picture = draw_mermaid(team_graph(tuple(draw_cases(1)[0].seats)))
+    picture = team_graph(tuple(draw_cases(1)[0].seats)).get_graph().draw_mermaid()
     assert "intake -.-> legal;" in picture
     assert "legal --> reconcile;" in picture
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.scoring.baselines import BEST_SHOWN, play_alone
+from evaluation.scoring.baselines import play_alone
 from evaluation.scoring.outcomes import TEAM, StagePlays
 from evaluation.scoring.sealed_plays import score_all
 from roles.errors import UserError

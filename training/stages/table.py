@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from evaluation.scoring.baselines import BEST_SHOWN
 from evaluation.scoring.outcomes import MODES, outcome_path
-from evaluation.scoring.team_players import BEST_SHOWN
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES

@@ -21,19 +21,19 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import own_pass
-from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import use_grouped_attention
-from simulator.engines.embedded.kv_window import KVWindow
+from simulator.engines.embedded.kv_window import GraphStep, KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, on_device, prefill
 from simulator.engines.embedded.lora_rows import can_stack
 from simulator.engines.sampling import sample_tokens, session_seed
 
 
-def check_prompt(request: CompletionRequest, config: Any) -> None:
-    """Refuse a prompt that the model cannot read: it would end the step of all rows.
+def fit_request(request: CompletionRequest, config: Any) -> CompletionRequest:
+    """Return the request with no more tokens to sample than positions are left: it ends with "length".
 
     Raises:
-        InfrastructureError: empty, longer than the model's positions, or an id that it does not have.
+        InfrastructureError: a prompt that the model cannot read, which would end the step of all rows: empty,
+            longer than its positions, or with an id that it does not have.
     """
     ids, longest = request.prompt_ids, own_pass.count_positions(config)
     if not ids:
@@ -44,12 +44,7 @@ def check_prompt(request: CompletionRequest, config: Any) -> None:
         raise InfrastructureError(
             f"prompt holds an id that the model does not have (0 to {config.vocab_size - 1})"
         )
-
-
-def within_positions(request: CompletionRequest, config: Any) -> CompletionRequest:
-    """The request with no more tokens to sample than the model has positions left: it ends with "length"."""
-    room = own_pass.count_positions(config) - len(request.prompt_ids)
-    most = min(request.sampling.max_completion_tokens, room)
+    most = min(request.sampling.max_completion_tokens, longest - len(ids))
     return replace(request, sampling=replace(request.sampling, max_completion_tokens=most))
 
 
@@ -106,18 +101,27 @@ class TransformersEngine:
             raise RuntimeError(f"policy {policy!r} has calls in flight")
         use_grouped_attention(model)
         adapter = adapter or adapter_of(model, policy)
-        is_stacked = False
         by_whole_texts = not self._is_right_for(model)
-        if adapter is not None and not by_whole_texts and can_stack(model):
-            is_stacked = True
-            check_finite(model, adapter, version)
+        is_stacked = adapter is not None and not by_whole_texts and can_stack(model)
+        if is_stacked:
+            check_finite(model, str(adapter), version)
         if before is not None:
             before.forget(policy)
-        lane = self._find_lane(model, adapter, before, is_stacked=is_stacked)
+        lane = None
+        if adapter is None or is_stacked:  # else its rows cannot be computed with another policy's
+            lane = next(
+                (
+                    lane
+                    for lane in self._lanes
+                    if lane.model is model
+                    and lane.is_stacked == is_stacked
+                    and (lane.policies or lane is before)
+                ),
+                None,
+            )
         if lane is None:
-            is_fixed = self._fixed_shapes
-            if is_fixed is None:
-                is_fixed = next(model.parameters()).is_cuda
+            is_cuda = next(model.parameters()).is_cuda
+            is_fixed = is_cuda if self._fixed_shapes is None else self._fixed_shapes
             window = KVWindow(is_fixed=is_fixed and not by_whole_texts)
             lane = Lane(model=model, is_stacked=is_stacked, window=window, by_whole_texts=by_whole_texts)
             if before is not None and not before.policies:  # the new one stands where the old one stood
@@ -128,17 +132,6 @@ class TransformersEngine:
         lane.is_stale = True
         self._lane_of[policy] = lane
         self._lanes = [lane for lane in self._lanes if lane.policies]
-
-    def _find_lane(
-        self, model: Any, adapter: str | None, before: Lane | None, *, is_stacked: bool
-    ) -> Lane | None:
-        """Return the lane on this model that the policy's rows can be computed with, `before` if it can."""
-        if adapter is not None and not is_stacked:
-            return None
-        for lane in self._lanes:
-            if lane.model is model and lane.is_stacked == is_stacked and (lane.policies or lane is before):
-                return lane
-        return None
 
     def _is_right_for(self, model: Any) -> bool:
         """Return whether the batched steps sample from the model itself, by a short text of its own."""
@@ -183,8 +176,7 @@ class TransformersEngine:
             raise InfrastructureError(
                 f"engine serves no policy {request.policy!r} (has: {sorted(self._lane_of)})"
             )
-        check_prompt(request, lane.model.config)
-        request = within_positions(request, lane.model.config)
+        request = fit_request(request, lane.model.config)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         lane.queue.append((request, future))
@@ -203,11 +195,6 @@ class TransformersEngine:
         """Give large windows' memory back to the device: a learner comes next; nothing may be in flight."""
         for lane in self._lanes:
             lane.rest()
-
-    @property
-    def num_lanes(self) -> int:
-        """Models that are stepped apart; all plain LoRA adapters of one base are stepped together."""
-        return len(self._lanes)
 
     @property
     def is_busy(self) -> bool:

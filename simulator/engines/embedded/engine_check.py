@@ -26,21 +26,19 @@ def check_engine(models: Mapping[str, Any]) -> float:
     Raises:
         UserError: it differs, or the engine cannot serve the models.
     """
-    engine = TransformersEngine(end_id=None)
+    engine, worst = TransformersEngine(end_id=None), 0.0
+    texts = {policy: long_text(model, number) for number, (policy, model) in enumerate(models.items())}
     with ExitStack() as stack:
         for model in {id(model): model for model in models.values()}.values():
             stack.enter_context(restored(model))
-        return _compare(engine, models)
-
-
-def _compare(engine: TransformersEngine, models: Mapping[str, Any]) -> float:
-    try:
-        for policy, model in models.items():
-            engine.set_policy(policy, model, version=f"{policy}@check")
-        texts = {policy: long_text(model, number) for number, (policy, model) in enumerate(models.items())}
-        with ThreadPoolExecutor(1) as thread:  # the caller may be in a loop of its own
-            talks = thread.submit(asyncio.run, _talk(engine, texts)).result()
-        worst = 0.0
+        try:
+            for policy, model in models.items():
+                engine.set_policy(policy, model, version=f"{policy}@check")
+            with ThreadPoolExecutor(1) as thread:  # the caller may be in a loop of its own
+                talks = thread.submit(asyncio.run, _talk(engine, texts)).result()
+        except InfrastructureError as error:
+            message = f"the embedded engine cannot serve these models ({error}); use another one"
+            raise UserError(message) from None
         for policy, (ids, said) in talks.items():
             model = models[policy].eval()
             adapter = adapter_of(model, policy)
@@ -54,8 +52,6 @@ def _compare(engine: TransformersEngine, models: Mapping[str, Any]) -> float:
                     f" {len(ids)} tokens; use engine.name vllm, or another model"
                 )
             worst = max(worst, difference)
-    except InfrastructureError as error:
-        raise UserError(f"the embedded engine cannot serve these models ({error}); use another one") from None
     return worst
 
 

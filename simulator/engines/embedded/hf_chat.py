@@ -89,17 +89,18 @@ class HFChat:
         return self.encode_raw(plain.join(parts))
 
     def observe(self, *texts: str) -> tuple[int, ...]:
-        plain = [self.neutralise(text) for text in texts]
-        if not self._is_verbatim:
-            return self._encode_after(self._end, self._render_after("tool", plain))
-        told = self._between_tools.join(plain)
-        return self._encode_after(self._end, self._after["tool"].replace(_SLOT, told))
+        return self._append("tool", texts)
 
     def ask(self, text: str) -> tuple[int, ...]:
-        plain = self.neutralise(text)
-        if not self._is_verbatim:
-            return self._encode_after(self._end, self._render_after("user", [plain]))
-        return self._encode_after(self._end, self._after["user"].replace(_SLOT, plain))
+        return self._append("user", [text])
+
+    def _append(self, kind: str, texts: Sequence[str]) -> tuple[int, ...]:
+        plain = [self.neutralise(text) for text in texts]
+        if self._is_verbatim:
+            rendered = self._after[kind].replace(_SLOT, self._between_tools.join(plain))
+        else:
+            rendered = self._render_after(kind, plain)
+        return self._encode_after(self._end, rendered)
 
     def encode(self, text: str) -> tuple[int, ...]:
         return self._encode_after(self._header, self.neutralise(text, kept=OWN_MARKS))

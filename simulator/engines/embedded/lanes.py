@@ -13,8 +13,7 @@ from transformers import DynamicCache
 
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.engines.embedded.graph_step import GraphStep
-from simulator.engines.embedded.kv_window import KVWindow
+from simulator.engines.embedded.kv_window import GraphStep, KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
 from simulator.records import FinishReason
 

@@ -113,15 +113,12 @@ def equals(model: Any, play: Play) -> bool:
     model.eval()
     try:
         with torch.no_grad():
-            return max(_differences(model, texts, play)) <= tolerance(model)
+            found = zip(texts, play(model, texts), strict=True)
+            return tolerance(model) >= max(
+                difference_of(model, [*text, *sampled], dict(enumerate(logprobs, len(text))))
+                for text, (sampled, logprobs) in found
+            )
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         return False  # it does not take what the batched steps hand it
     finally:
         model.train(was_training)
-
-
-def _differences(model: Any, texts: Sequence[Sequence[int]], play: Play) -> list[float]:
-    return [
-        difference_of(model, [*text, *sampled], dict(enumerate(logprobs, len(text))))
-        for text, (sampled, logprobs) in zip(texts, play(model, texts), strict=True)
-    ]

@@ -1,27 +1,111 @@
-"""An OpenAI-compatible endpoint as an engine: transcripts go out as messages, with native tool calls.
+"""An OpenAI-compatible endpoint as an engine, its messages with native tool calls, and as a judge.
 
 For play and evaluation: such endpoints return no token ids, and the learner needs the sampled ones.
+Agents read and write calls between tags.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import InfrastructureError, UserError
-from simulator.chat import MessageChat
+from simulator.chat import MessageChat, Said, read_opening
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.client import ChatClient, is_too_long
-from simulator.engines.openai.endpoint import Budget, BudgetSpentError, EndpointSettings
+from simulator.engines.openai.endpoint import Budget, BudgetSpentError, EndpointSettings, ToolShape
 from simulator.engines.openai.reply import CUT, ChatReply, EndpointError
-from simulator.engines.openai.wire import ToolShape, write_messages, write_turn_text
 from simulator.line_files import LineFile, read_lines
+from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, describe_tools, parse_tool_calls
+
+WireMessage = dict[str, Any]
+
+NOT_RUN = "not carried out"
+EMPTY = "(nothing was said)"  # several servers refuse every talk that holds an empty message
+
+
+def write_messages(
+    said: Sequence[Said], shape: ToolShape = "native"
+) -> tuple[list[WireMessage], list[dict[str, Any]]]:
+    """Return the messages and the tools of a request whose transcript is `said`.
+
+    A turn whose calls cannot be read goes out as the text that it was, and what was answered as a user's
+    message.
+    """
+    messages: list[WireMessage] = []
+    tools: list[dict[str, Any]] = []
+    open_ids: list[str] = []  # calls that have no result yet
+    for one in said:
+        if one.speaker == "tool" and open_ids:
+            messages.append(_write_result(open_ids.pop(0), one.text))
+            continue
+        messages += [_write_result(name, NOT_RUN) for name in open_ids]
+        open_ids = []
+        match one.speaker:
+            case "system":
+                role, with_tools = read_opening(one.text)
+                tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else []
+                in_words = f"\n\n{describe_tools(tools)}" if tools and shape == "text" else ""
+                messages.append({"role": "system", "content": f"{role.mandate}{in_words}"})
+            case "assistant":
+                messages.append(_write_turn(one.text, f"c{len(messages):04d}", shape))
+                open_ids = [call["id"] for call in messages[-1].get("tool_calls", ())]
+            case "tool":
+                _add_user(messages, f"<tool_response>\n{one.text}\n</tool_response>")
+            case "user":
+                _add_user(messages, one.text)
+            case _:
+                assert_never(one.speaker)
+    return messages, tools if shape == "native" else []
+
+
+def write_turn_text(message: ChatReply) -> str:
+    """Return a reply as the text that agents read: its words, then its calls, each between tags."""
+    calls = [
+        f'{OPEN}\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments.strip() or "{}"}}}\n{CLOSE}'
+        for call in message.calls
+    ]
+    return message.text + "\n".join(calls)
+
+
+def _write_turn(text: str, name: str, shape: ToolShape) -> WireMessage:
+    """Return an assistant's message, its calls in the protocol's own form where all can be read."""
+    try:
+        calls = parse_tool_calls(text) if shape == "native" else ()
+    except BadToolCallError:
+        calls = ()
+    if not calls:
+        return {"role": "assistant", "content": text if text.strip() else EMPTY}
+    return {
+        "role": "assistant",
+        "content": text[: text.index(OPEN)] or None,
+        "tool_calls": [
+            {
+                "id": f"{name}{number:04d}",  # nine letters or digits: Mistral's servers refuse others
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+            }
+            for number, call in enumerate(calls)
+        ],
+    }
+
+
+def _add_user(messages: list[WireMessage], text: str) -> None:
+    """Add a user's text, to the message before where that is a user's: users and models take turns."""
+    text = text if text.strip() else EMPTY
+    if messages and messages[-1]["role"] == "user":
+        messages[-1]["content"] += f"\n{text}"
+    else:
+        messages.append({"role": "user", "content": text})
+
+
+def _write_result(name: str, text: str) -> WireMessage:
+    return {"role": "tool", "tool_call_id": name, "content": text if text.strip() else EMPTY}
 
 
 class StoredReply(BaseModel):
@@ -32,15 +116,9 @@ class StoredReply(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    key: str  # see `make_key`
+    key: str  # of session and request
     reply: ChatReply | None
     cost: float
-
-
-def make_key(session: str, request: dict[str, Any]) -> str:
-    """Name a request of one session; equal requests of other sessions have other names."""
-    content = json.dumps([session, request], sort_keys=True).encode()
-    return hashlib.sha256(content).hexdigest()
 
 
 class ReplyFile:
@@ -58,18 +136,19 @@ class ReplyFile:
         self._file = LineFile(path, alone=True)
         self._replies: dict[str, ChatReply] = {}
         self.spent = 0.0  # of everything in the file
-        try:
-            self._read()
-        except UserError:
-            self._file.close()
-            raise
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                self._note(StoredReply.model_validate_json(line))
+            except ValidationError:
+                self._file.close()
+                raise UserError(
+                    f"{path}:{number}: damaged line; delete it to have its reply asked again"
+                ) from None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._file.close()
 
     def find(self, key: str) -> ChatReply | None:
@@ -81,15 +160,6 @@ class ReplyFile:
         line = StoredReply(key=key, reply=reply, cost=cost)
         self._file.add(line.model_dump_json().encode())
         self._note(line)
-
-    def _read(self) -> None:
-        for number, line in enumerate(read_lines(self._file.path), start=1):
-            try:
-                self._note(StoredReply.model_validate_json(line))
-            except ValidationError:
-                raise UserError(
-                    f"{self._file.path}:{number}: damaged line; delete it to have its reply asked again"
-                ) from None
 
     def _note(self, line: StoredReply) -> None:
         self.spent += line.cost
@@ -111,16 +181,15 @@ class EndpointUsage:
     num_too_long: int = 0  # prompts that the model has no room for
     cost: float = 0.0  # of replies, in the currency of the prices
 
-    def plus(self, reply: ChatReply) -> "EndpointUsage":
-        """Return the usage with one more reply."""
-        is_counted = reply.prompt_tokens is not None and reply.completion_tokens is not None
-        return replace(
-            self,
-            num_requests=self.num_requests + 1,
-            prompt_tokens=self.prompt_tokens + (reply.prompt_tokens or 0),
-            completion_tokens=self.completion_tokens + (reply.completion_tokens or 0),
-            num_without_usage=self.num_without_usage + (not is_counted),
-            cost=self.cost + reply.cost,
+    @classmethod
+    def of(cls, reply: ChatReply) -> Self:
+        """Return the usage of one reply."""
+        return cls(
+            num_requests=1,
+            prompt_tokens=reply.prompt_tokens or 0,
+            completion_tokens=reply.completion_tokens or 0,
+            num_without_usage=int(None in (reply.prompt_tokens, reply.completion_tokens)),
+            cost=reply.cost,
         )
 
     def joined(self, other: "EndpointUsage") -> "EndpointUsage":
@@ -186,10 +255,10 @@ class ChatEngine:
         except EndpointError as error:
             if not is_too_long(error):
                 raise
-            self._count(request.session, replace(EndpointUsage(), num_too_long=1))
+            self._count(request.session, EndpointUsage(num_too_long=1))
             reply = ChatReply(text="", finish_reason="length")
         else:
-            self._count(request.session, EndpointUsage().plus(reply))
+            self._count(request.session, EndpointUsage.of(reply))
         ids = self._chat.encode(write_turn_text(reply))
         is_cut = reply.finish_reason in CUT
         ids = ids if is_cut else (*ids, self._chat.end_id)
@@ -219,7 +288,7 @@ class ChatEngine:
             "temperature": sampling.temperature,
             "most": min(sampling.max_completion_tokens, self._settings.max_completion_tokens),
         }
-        key = make_key(request.session, asked)
+        key = hashlib.sha256(json.dumps([request.session, asked], sort_keys=True).encode()).hexdigest()
         known = self._replies.find(key) if self._replies is not None else None
         if known is not None:
             return known
@@ -246,3 +315,48 @@ class ChatEngine:
     def _count(self, session: str, usage: EndpointUsage) -> None:
         before = self.ledger.sessions.get(session, EndpointUsage())
         self.ledger.sessions[session] = before.joined(usage)
+
+
+class EndpointJudge:
+    """A `scenarios.tasks.grading.judge.Judge`; use it as a context manager. Equal prompts are asked once.
+
+    Example: with EndpointJudge(settings) as judge: score_by_judge(judge, criteria, question, answer)
+    """
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        """Whatever temperature the settings name, it is asked at 0.
+
+        Raises:
+            UserError: not a URL.
+        """
+        self._client = ChatClient(settings.model_copy(update={"temperature": 0.0}))
+        self._thread = LoopThread("judge")
+        self._replies: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._thread.call(self._client.close())
+        self._thread.close()
+
+    @property
+    def cost(self) -> float:
+        """Return what was spent so far, in the currency of the prices."""
+        return self._client.budget.spent
+
+    def reply(self, prompt: str) -> str:
+        """Return the judge's words.
+
+        Raises:
+            InfrastructureError: no reply, or none within the cost limit.
+            UserError: key, balance, permission, address or model are refused.
+        """
+        if prompt not in self._replies:
+            messages = [{"role": "user", "content": prompt}]
+            try:
+                reply = self._thread.call(self._client.complete(messages))
+            except BudgetSpentError as error:
+                raise InfrastructureError(f"the judge's {error}") from None
+            self._replies[prompt] = reply.text
+        return self._replies[prompt]

@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self
 
 import httpx2
@@ -139,9 +138,7 @@ class ChatClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -280,11 +277,7 @@ class ChatClient:
         if status == 429:
             return EndpointError("rate_limit", detail, retry_after_s=wait_s)
         if status >= 500 or status in RETRIED_STATUSES:
-            return EndpointError(
-                "server_error",
-                detail,
-                retry_after_s=wait_s,
-            )
+            return EndpointError("server_error", detail, retry_after_s=wait_s)
         return EndpointError("refused", detail)
 
     def _choose_wait(self, error: EndpointError, num_failures: int) -> float | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -10,6 +10,7 @@ from roles.errors import UserError
 
 PATH = "/chat/completions"
 
+ToolShape = Literal["native", "text"]  # how tools are offered: by the protocol, or in the system message
 PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
 Price = Annotated[float, Field(ge=0)]
 

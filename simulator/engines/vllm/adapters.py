@@ -85,7 +85,13 @@ def check_adapter(folder: Path, *, shown: Path | None = None, max_rank: int | No
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         if not isinstance(config, dict) or config.get("peft_type") != "LORA":
             raise InfrastructureError(f"adapter {name}: {CONFIG} does not describe a LoRA")
-        _check_tensors(folder / WEIGHTS, name)
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
+            keys = list(file.keys())
+            if not any("lora_A" in key for key in keys):
+                raise InfrastructureError(f"adapter {name}: {WEIGHTS} holds no LoRA weights")
+            for key in keys:
+                if not bool(torch.isfinite(file.get_tensor(key)).all()):
+                    raise InfrastructureError(f"adapter {name}: {key} is not finite")
     except (OSError, ValueError, SafetensorError) as error:
         raise InfrastructureError(f"adapter {name} is damaged: {error}") from error
     rank = max([int(config["r"]), *(int(rank) for rank in (config.get("rank_pattern") or {}).values())])
@@ -101,16 +107,6 @@ def _sweep(parent: Path) -> None:
     for folder in parent.glob(f"{PREFIX}*-*"):
         if not Path("/proc", folder.name.removeprefix(PREFIX).partition("-")[0]).exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_tensors(path: Path, name: Path) -> None:
-    with safe_open(path, framework="pt") as file:
-        keys = list(file.keys())
-        if not any("lora_A" in key for key in keys):
-            raise InfrastructureError(f"adapter {name}: {path.name} holds no LoRA weights")
-        for key in keys:
-            if not bool(torch.isfinite(file.get_tensor(key)).all()):
-                raise InfrastructureError(f"adapter {name}: {key} is not finite")
 
 
 def _write_live(model: Any, adapter: str, target: Path) -> None:

@@ -1,15 +1,15 @@
 """The only module that uses vLLM (0.31); importing this module does not import vLLM."""
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import fields
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from roles.errors import InfrastructureError, UserError
+from simulator.engines.base import CompletionRequest
 
 QUIET = {  # while vLLM is imported and started: no messages, no usage reports, no hub
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -140,41 +140,35 @@ def lora_request(name: str, number: int, path: str) -> Any:
     return LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
 
 
-def tokens_prompt(prompt_ids: tuple[int, ...]) -> Any:
-    """Return a prompt of token ids."""
-    from vllm.inputs.engine import tokens_input
+async def generate(
+    engine: Any, name: str, request: CompletionRequest, *, end_id: int | None, lora: Any
+) -> Any:
+    """Return vLLM's last output of a call with log-probabilities, ended by `end_id` or by length alone.
 
-    return tokens_input(list(prompt_ids))
-
-
-def sampling_params(*, temperature: float, max_tokens: int, end_id: int | None) -> Any:
-    """Return parameters of one completion with log-probabilities, ended by `end_id` or by length alone."""
+    Raises:
+        InfrastructureError: the engine died, or refused the call.
+    """
     from vllm import SamplingParams
+    from vllm.exceptions import VLLMClientError
+    from vllm.inputs.engine import tokens_input
     from vllm.sampling_params import RequestOutputKind
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-    return SamplingParams(
-        temperature=temperature,
-        max_tokens=max_tokens,
+    params = SamplingParams(
+        temperature=request.sampling.temperature,
+        max_tokens=request.sampling.max_completion_tokens,
         logprobs=0,
         stop_token_ids=None if end_id is None else [end_id],
         ignore_eos=True,  # only end_id ends a turn
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-@contextmanager
-def named_failures() -> Iterator[None]:
-    """Translate what a call on an engine may raise into our errors.
-
-    Raises:
-        InfrastructureError: the engine died, or refused the call.
-    """
-    from vllm.exceptions import VLLMClientError
-    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
-
+    prompt = tokens_input(list(request.prompt_ids))
     try:
-        yield
+        async with aclosing(engine.generate(prompt, params, name, lora_request=lora)) as outputs:
+            async for output in outputs:
+                last = output
+        return last
     except EngineDeadError as error:
         raise InfrastructureError("the vLLM engine process died") from error
     except (EngineGenerateError, VLLMClientError, ValueError) as error:
@@ -185,9 +179,3 @@ def last_line(error: BaseException) -> str:
     """Return the last line of an exception's text, where libraries put what matters."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1][:300]
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Return a hint at the name that was meant, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

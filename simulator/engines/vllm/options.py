@@ -1,13 +1,12 @@
 """Options of a vLLM engine: some set by this project, some defaults, the rest passed through."""
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from roles.errors import UserError
-from simulator.engines.vllm.library import argument_names, is_cpu_build, nearest
+from roles.errors import UserError, unknown
+from simulator.engines.vllm.library import argument_names, is_cpu_build
 
 OWN = {  # decided by the engine itself; the reason is what a user is told
     "model": "it is the base model of the run",
@@ -34,6 +33,7 @@ CPU_DEFAULTS: dict[str, Any] = {
 
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM takes as max_lora_rank
+START_TIMEOUT_S = "600"
 ALONE, BESIDE = 0.9, 0.4  # share of a GPU's memory, without a learner and with one
 
 
@@ -48,9 +48,7 @@ def check_options(options: Mapping[str, Any]) -> None:
         if key in OWN:
             raise UserError(f"engine.vllm.{key} cannot be set: {OWN[key]}")
         if key not in allowed:
-            raise UserError(
-                f"unknown engine.vllm key {key!r}{nearest(key, allowed)} (allowed: {', '.join(allowed)})"
-            )
+            raise unknown("engine.vllm key", key, allowed)
 
 
 def engine_arguments(weights: Path, options: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
@@ -68,9 +66,9 @@ def engine_arguments(weights: Path, options: Mapping[str, Any], *, seed: int) ->
     }
 
 
-def start_environment(arguments: Mapping[str, Any], timeout_s: float) -> dict[str, str]:
+def start_environment(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return variables that the engine's processes need."""
-    variables = {"VLLM_ENGINE_READY_TIMEOUT_S": str(math.ceil(timeout_s))}
+    variables = {"VLLM_ENGINE_READY_TIMEOUT_S": START_TIMEOUT_S}
     if is_cpu_build() and arguments.get("enforce_eager"):
         variables["TORCHDYNAMO_DISABLE"] = "1"  # else the sampler alone is compiled, at the first call
     return variables | own_gpu()

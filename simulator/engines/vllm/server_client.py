@@ -2,8 +2,8 @@
 
 The servers must be started with processed log-probabilities, and run-time
 adapters (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1), which vLLM itself calls safe among trusted machines only.
-Prompts with a common beginning go to the same replica, see routing.py. A failed call is tried again on
-another replica; greedy answers are the same there, sampled ones are just another draw.
+A prompt goes to the replica that has most of it in its prefix cache, unless that one is too busy. A failed
+call is tried again on another replica; greedy answers are the same there, sampled ones are just another draw.
 """
 
 import asyncio
@@ -12,22 +12,101 @@ import math
 import secrets
 import time
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from roles.errors import InfrastructureError, UserError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.vllm.adapters import AdapterStore
-from simulator.engines.vllm.routing import PrefixRouter, Replica
 from simulator.records import FinishReason
+
+BLOCK_TOKENS = 16  # vLLM's own default on CUDA; a larger block there only makes the guess less exact
+
+
+@dataclass(slots=True)
+class Replica:
+    """One server as the router sees it."""
+
+    url: str
+    num_in_flight: int = 0
+    is_up: bool = True
+    blocks: OrderedDict[int, None] = field(default_factory=OrderedDict)  # chain hashes, oldest use first
+
+
+class PrefixRouter:
+    """Chooses replicas; the caller reports when a request is over and when a replica fails.
+
+    Example: with equal loads, prompts that begin with the same 16 tokens go to the same replica.
+    """
+
+    def __init__(self, urls: Sequence[str], *, spill: int = 16, max_blocks: int = 65_536) -> None:
+        """`spill`: requests by which a replica may be ahead of the idlest before it gets no more of them.
+
+        Raises:
+            ValueError: no replica, or one twice.
+        """
+        if not urls or len(set(urls)) != len(urls):
+            raise ValueError(f"replicas must be one or more different URLs, got {list(urls)}")
+        self.replicas = [Replica(url=url) for url in urls]
+        self._spill, self._max_blocks = spill, max_blocks
+
+    def choose(
+        self, version: str, prompt_ids: Sequence[int], *, avoid: Replica | None = None
+    ) -> Replica | None:
+        """Choose the replica for this prompt and count it as in flight there; None where none is up.
+
+        Longest known prefix first, then the idlest. `avoid` is taken only if it is the last one up.
+        """
+        up = [replica for replica in self.replicas if replica.is_up]
+        up = [replica for replica in up if replica is not avoid] or up
+        if not up:
+            return None
+        idlest = min(replica.num_in_flight for replica in up)
+        open_ones = [replica for replica in up if replica.num_in_flight <= idlest + self._spill]
+        chain = self._chain(version, prompt_ids)
+        chosen = max(open_ones, key=lambda replica: (_known(replica, chain), -replica.num_in_flight))
+        self._remember(chosen, chain)
+        chosen.num_in_flight += 1
+        return chosen
+
+    def finish(self, replica: Replica) -> None:
+        """Count a request of `choose` as over, well or not."""
+        replica.num_in_flight -= 1
+
+    def set_up(self, replica: Replica, is_up: bool) -> None:
+        """Note that a replica failed (its cache counts as lost) or answers again."""
+        if not is_up:
+            replica.blocks.clear()
+        replica.is_up = is_up
+
+    def _chain(self, version: str, prompt_ids: Sequence[int]) -> list[int]:
+        """Return one hash per whole block, each over everything up to its end."""
+        before, chain = hash(version), []
+        for start in range(0, len(prompt_ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+            before = hash((before, tuple(prompt_ids[start : start + BLOCK_TOKENS])))
+            chain.append(before)
+        return chain
+
+    def _remember(self, replica: Replica, chain: Sequence[int]) -> None:
+        for block in chain:
+            replica.blocks[block] = None
+            replica.blocks.move_to_end(block)
+        while len(replica.blocks) > self._max_blocks:
+            replica.blocks.popitem(last=False)
+
+
+def _known(replica: Replica, chain: Sequence[int]) -> int:
+    """Return blocks at the start of the chain that the replica was sent."""
+    return sum(1 for _ in takewhile(replica.blocks.__contains__, chain))
 
 
 class BadReplyError(Exception):
@@ -35,22 +114,16 @@ class BadReplyError(Exception):
 
 
 class _Logprobs(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     token_logprobs: list[float | None]
 
 
 class _ServerChoice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     finish_reason: str | None
     logprobs: _Logprobs
     token_ids: list[int]  # sent because of return_token_ids
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     choices: list[_ServerChoice] = Field(min_length=1, max_length=1)
 
 
@@ -92,6 +165,7 @@ def read_problem(content: bytes) -> str:
         return content[:300].decode("utf-8", "replace")
 
 
+MAX_ATTEMPTS = 3  # of a call
 PROBE_EVERY_S = 2.0  # how often a replica that failed is asked whether it is back
 
 
@@ -118,42 +192,39 @@ class VLLMServerEngine:
         urls: Sequence[str],
         *,
         end_id: int | None,
-        model: str | None = None,
-        api_key: str | None = None,
-        max_rank: int | None = None,
         store: Path | None = None,
         name: str | None = None,
         is_loader: bool = True,
         spare_versions: int = 0,
-        spill: int = 16,
-        max_attempts: int = 3,
         request_timeout_s: float = 600.0,
     ) -> None:
-        """`model`: the base model's name at the servers; None asks the first. `store`: a folder that all
-        servers see, where adapters are put (None: memory, which servers on this machine see).
-        Clients of one `name` are given the same policies in the same order; one of them is the loader, the
-        others wait until its adapters are there. They may be `spare_versions` behind it.
+        """`store`: a folder that all servers see, where adapters are put (None: memory, which servers on this
+        machine see). Clients of one `name` are given the same policies in the same order; one of them is the
+        loader, the others wait until its adapters are there. They may be `spare_versions` behind it.
 
         Raises:
-            UserError: not URLs.
+            UserError: not URLs, or the store cannot be written to.
         """
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise UserError(f"engine.servers: {url!r} is not a URL such as http://127.0.0.1:8000")
-        self._router = PrefixRouter([url.rstrip("/") for url in urls], spill=spill)
-        self._end_id, self._max_rank, self._max_attempts = end_id, max_rank, max_attempts
-        self._model = model
+        self._router = PrefixRouter([url.rstrip("/") for url in urls])
+        self._end_id = end_id
+        self._model: str | None = None  # the base model's name at the servers, once it was asked
         self._served: dict[str, _ServedAdapter] = {}
         self._num_loaded, self._name = 0, name or secrets.token_hex(4)  # no other clients use the same names
         self._is_loader, self._spare_versions = is_loader, spare_versions
         self._spare: dict[str, deque[_ServedAdapter]] = {}
         self._load_timeout_s = request_timeout_s
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self._store = _open_store(store)
+        try:
+            if store is not None:
+                store.mkdir(parents=True, exist_ok=True)
+            self._store = AdapterStore(store)
+        except OSError as error:
+            raise UserError(f"engine.adapter_folder {str(store)!r}: {error.strerror}") from error
         self._thread = LoopThread("vllm-server-client")
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._http = httpx.AsyncClient(
-            headers=headers,
             timeout=httpx.Timeout(request_timeout_s, connect=10.0),
             limits=httpx.Limits(max_connections=None),
             follow_redirects=False,
@@ -181,7 +252,7 @@ class VLLMServerEngine:
         if not self._is_loader:
             self._thread.call(self._await_loaded(policy, version))
             return
-        folder = self._store.put(model, adapter=adapter or "default", max_rank=self._max_rank)
+        folder = self._store.put(model, adapter=adapter or "default")
         try:
             self._thread.call(self._install(policy, folder, version))
         except BaseException:
@@ -223,7 +294,7 @@ class VLLMServerEngine:
         body = self._encode(request, served.name)
         avoid: Replica | None = None
         problem = "no server is up"
-        for attempt in range(self._max_attempts):
+        for attempt in range(MAX_ATTEMPTS):
             replica = self._router.choose(served.name, request.prompt_ids, avoid=avoid)
             if replica is None:
                 await asyncio.sleep(min(PROBE_EVERY_S, 0.2 * 2**attempt))
@@ -237,7 +308,7 @@ class VLLMServerEngine:
                 raise InfrastructureError(f"{replica.url}: {error}") from error
             finally:
                 self._router.finish(replica)
-        raise InfrastructureError(f"no completion after {self._max_attempts} attempts: {problem}")
+        raise InfrastructureError(f"no completion after {MAX_ATTEMPTS} attempts: {problem}")
 
     def _encode(self, request: CompletionRequest, name: str) -> dict[str, Any]:
         return {
@@ -385,17 +456,3 @@ class VLLMServerEngine:
             return {str(one["id"]): one.get("parent") for one in models}
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise InfrastructureError(f"{url} does not list its models: {error!r}") from error
-
-
-def _open_store(folder: Path | None) -> AdapterStore:
-    """Return a store in this folder.
-
-    Raises:
-        UserError: it cannot be written to.
-    """
-    try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        return AdapterStore(folder)
-    except OSError as error:
-        raise UserError(f"engine.adapter_folder {str(folder)!r}: {error.strerror}") from error

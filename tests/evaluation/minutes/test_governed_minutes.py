@@ -21,9 +21,8 @@ from scenarios.team import PlanGame, PlayableCase
 from scenarios.written.written_case import read_case
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import CarriedPlan, FreeOutcomes
-from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.record import GovernedRecord, read_record, score_governed
 from simulator.governance.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.runner import open_services, play_governed
 from simulator.graph.seating import list_roles

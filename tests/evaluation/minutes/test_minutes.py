@@ -27,7 +27,7 @@ from simulator.agents.agent import Agent
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
-from simulator.graph.team_graph import draw_mermaid, team_graph
+from simulator.graph.team_graph import team_graph
 from simulator.reading import read_episode, read_reports
 from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights, score_episode
@@ -374,7 +374,7 @@ def test_an_index_links_every_page_with_its_outcome(tmp_path: Path) -> None:
 def test_the_graph_stands_as_mermaid_text() -> None:
     (case,) = draw_scenarios(1)
     words = "".join(Page(render(case, play([case])[0])).words)
-    assert draw_mermaid(team_graph(tuple(case.seats))).strip() in words
+    assert team_graph(tuple(case.seats)).get_graph().draw_mermaid().strip() in words
 
 
 def test_minutes_need_no_library_of_charts_or_statistics() -> None:

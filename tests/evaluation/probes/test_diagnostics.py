@@ -24,8 +24,13 @@ from roles.errors import UserError
 from roles.team import RECONCILER, SPECIALISTS, TEAM_ROLES, Decision, Report
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
 from scenarios.team.experts import best_decision, best_report
-from simulator.agents.scripted_policies import baseline_team, oracle_team, reconciler_policy, seat_policy
-from simulator.agents.table_reading import ReadTable
+from simulator.agents.scripted_policies import (
+    ReadTable,
+    baseline_team,
+    oracle_team,
+    reconciler_policy,
+    seat_policy,
+)
 from simulator.chat import MessageChat, PlainChat
 from simulator.engines.routed import RoutedEngine, route_teams
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy

@@ -17,8 +17,8 @@ from evaluation.scoring.judge_calibration import (
 from roles.errors import InfrastructureError, UserError
 from scenarios.tasks.grading.judge import score_by_judge
 from scenarios.tasks.maths_reward import count_equations
+from simulator.engines.openai.chat_engine import EndpointJudge
 from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.judge import EndpointJudge
 
 Scorer = Callable[[str], float | str]
 QUICK: dict[str, Any] = {"timeout_s": 10.0, "backoff_s": 0.01, "max_wait_s": 0.1, "max_retries": 2}

@@ -14,9 +14,8 @@ from roles.limits import MAX_OBSERVATION_CHARS, MAX_SEAT_CALLS
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
 from scenarios.team import PlanGame
-from simulator.agents.agent import Agent, SeatTools
+from simulator.agents.agent import Agent, SeatTools, parse_code, run_code
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read_kinds, read_limits
-from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.dialogue import read_exchanges
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.base import Sampling
@@ -68,7 +67,8 @@ def play(
         session="s",
         call_tool=tool,
         kind=kind,
-        **limits,
+        max_turns=limits.pop("max_turns", 10),
+        limits=AgentLimits(**{name.removeprefix("max_"): most for name, most in limits.items()}),
     )
     asyncio.run(agent.answer("Brief."))
     return agent.trajectory()
@@ -114,7 +114,7 @@ def test_only_the_first_message_opens_a_transcript() -> None:
         chat=CHAT,
         sampling=SAMPLING,
         session="s",
-        max_total_tokens=len(vote) + 10,
+        limits=AgentLimits(total_tokens=len(vote) + 10),
     )
     assert asyncio.run(agent.answer("A brief that does not fit. " * 10)) == ""
     asyncio.run(agent.answer("Vote."))

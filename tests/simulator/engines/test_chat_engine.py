@@ -18,9 +18,14 @@ from simulator.agents.agent import Agent
 from simulator.chat import MessageChat
 from simulator.engines.base import Sampling
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile
-from simulator.engines.openai.endpoint import Budget, EndpointSettings
-from simulator.engines.openai.wire import NOT_RUN, ToolShape, write_messages
+from simulator.engines.openai.chat_engine import (
+    NOT_RUN,
+    ChatEngine,
+    Ledger,
+    ReplyFile,
+    write_messages,
+)
+from simulator.engines.openai.endpoint import Budget, EndpointSettings, ToolShape
 from simulator.tool_calls import format_tool_call
 
 ADD = Tool(

@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import engine as embedded
 from simulator.engines.embedded.engine import TransformersEngine
-from simulator.engines.embedded.graph_step import GraphStep
+from simulator.engines.embedded.kv_window import GraphStep
 from simulator.engines.embedded.lanes import on_device
 
 

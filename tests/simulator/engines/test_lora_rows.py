@@ -77,7 +77,7 @@ def test_one_pass_samples_what_each_adapter_alone_samples(temperature: float) ->
     model = adapted_model()
     together = serve(model, TEAM)
     one_pass = play(dict.fromkeys(TEAM, together), temperature)
-    assert together.num_lanes == 1
+    assert len(together._lanes) == 1
     alone = play({role: serve(model, (role,)) for role in TEAM}, temperature)
     largest = 0.0
     for session, talk in one_pass.items():
@@ -151,7 +151,7 @@ def test_what_is_no_plain_lora_is_not_stacked_and_still_right() -> None:
         ]
         return await asyncio.gather(*map(engine.complete, requests))
 
-    assert engine.num_lanes == 2
+    assert len(engine._lanes) == 2
     for role, completion in zip(TEAM[:2], asyncio.run(ask_both()), strict=True):
         model.set_adapter(role)
         predicted = next_token_logprobs(model, (5, 6, 7, *completion.token_ids))

@@ -289,8 +289,8 @@ def test_full_weights_that_several_policies_share_are_stepped_together() -> None
     engine = make_engine(model)
     engine.set_policy("coo", model, version="coo@0")
     engine.set_policy("risk", make_model(1), version="risk@0")
-    assert engine.num_lanes == 2
+    assert len(engine._lanes) == 2
     engine.set_policy("coo", make_model(2), version="coo@1")
-    assert engine.num_lanes == 3
+    assert len(engine._lanes) == 3
     engine.set_policy("cto", make_model(2), version="cto@1")  # the first model serves nobody now
-    assert engine.num_lanes == 3
+    assert len(engine._lanes) == 3

@@ -22,7 +22,7 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterStore
-from simulator.engines.vllm.host import VLLMHost
+from simulator.engines.vllm.engine import VLLMHost
 from simulator.engines.vllm.library import quiet_start
 from simulator.engines.vllm.options import own_gpu, share_gpu
 from simulator.engines.vllm.server_client import (
@@ -250,7 +250,7 @@ def test_an_engine_beside_the_learner_sleeps_until_it_is_asked_again(
     engine = SleepingEngine()
     monkeypatch.setattr(VLLMHost, "_start", lambda self: engine)
     options = {"enable_sleep_mode": sleeps}
-    host = VLLMHost(Path("w"), options, seed=0, start_timeout_s=1, max_restarts=0)
+    host = VLLMHost(Path("w"), options, seed=0, max_restarts=0)
 
     async def work() -> None:
         await host.sleep()  # not started yet: nothing to do
@@ -271,10 +271,10 @@ def test_an_engine_that_is_started_again_draws_other_noise(monkeypatch: pytest.M
         started.append(SimpleNamespace(seed=arguments["seed"], errored=False))
         return started[-1]
 
-    monkeypatch.setattr("simulator.engines.vllm.host.start_engine", start)
-    monkeypatch.setattr("simulator.engines.vllm.host.stop_engine", lambda engine: None)
+    monkeypatch.setattr("simulator.engines.vllm.engine.start_engine", start)
+    monkeypatch.setattr("simulator.engines.vllm.engine.stop_engine", lambda engine: None)
     monkeypatch.setattr("simulator.engines.vllm.options.is_cpu_build", lambda: True)
-    host = VLLMHost(Path("w"), {}, seed=7, start_timeout_s=1, max_restarts=1)
+    host = VLLMHost(Path("w"), {}, seed=7, max_restarts=1)
 
     async def work() -> None:
         await host.ready()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.engines.vllm.routing import PrefixRouter, Replica, _known
+from simulator.engines.vllm.server_client import PrefixRouter, Replica, _known
 
 CASES = [tuple(range(100 * case, 100 * case + 40)) for case in range(20)]
 

@@ -170,7 +170,8 @@ def test_a_server_that_is_not_there_fails_in_bounded_time() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    engine = VLLMServerEngine([url], end_id=END, model="base")
+    engine = VLLMServerEngine([url], end_id=END)
+    engine._model = "base"
     engine.set_policy("cto", None, version="cto@0")
     start = time.monotonic()
     with pytest.raises(InfrastructureError, match="no completion after 3 attempts"):

@@ -24,18 +24,14 @@ from simulator.governance.gate import MAX_REPLANS, Display, Gate, Reviewers, Sta
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
     MAX_REVISIONS,
+    Course,
+    FullContext,
+    FullState,
     after_commit,
     after_monitor,
     after_reconcile,
     after_replan,
     after_review,
-    open_full,
-)
-from simulator.governance.log import DecisionLog
-from simulator.governance.nodes import (
-    Course,
-    FullContext,
-    FullState,
     close,
     commit,
     describe_case,
@@ -43,22 +39,21 @@ from simulator.governance.nodes import (
     intake,
     make_executor,
     monitor,
+    open_full,
     open_full_case,
     propose,
-    read_plan,
     replan,
     review,
     write_renewed_brief,
 )
-from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes
+from simulator.governance.log import DecisionLog
+from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes, read_plan
 from simulator.governance.precedents import Precedent, Precedents, write_recollection
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.seals import NotApprovedError
 from simulator.governance.store import open_store
-from simulator.graph.context import Reply, Step
 from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
-from simulator.graph.state import Utterance, open_case
-from simulator.graph.team_graph import draw_mermaid
+from simulator.graph.state import Reply, Step, Utterance, open_case
 
 CASE = next(  # nobody needs a part of it, so that a plan may fund nothing
     case
@@ -450,4 +445,4 @@ def test_outcomes_are_seeded_and_calm_ones_are_as_promised() -> None:
 
 def test_the_documented_picture_is_the_graph() -> None:
     text = (ROOT / "docs" / "explanation" / "governance.md").read_text()
-    assert f"```mermaid\n{draw_mermaid(open_full()).strip()}\n```" in text
+    assert f"```mermaid\n{open_full().get_graph().draw_mermaid().strip()}\n```" in text

@@ -20,7 +20,8 @@ from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import TeamScenario
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
-from simulator.governance.nodes import FullState
+from simulator.governance.gate import LIFETIME_S
+from simulator.governance.governed_graph import FullState
 from simulator.governance.runner import open_services, play_governed
 
 FORGED = {
@@ -29,7 +30,7 @@ FORGED = {
     "interrupt_id": "i",
     "digest": "0" * 64,
     "reviewer": "the board",
-    "expires_at_s": NOW_S + 600,
+    "expires_at_s": NOW_S + LIFETIME_S,
     "seal": "0" * 64,
 }
 FAMILIES = {

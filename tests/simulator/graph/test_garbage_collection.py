@@ -8,7 +8,7 @@ import pytest
 from team_tables import CHAT, SAMPLING, TEAM, draw_scenarios, oracle_engine
 
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.graph.garbage_collection import FEWEST, MOST, deferred_garbage_collection
+from simulator.graph.concurrency import FEWEST, MOST, deferred_garbage_collection
 from simulator.graph.runner import play_episodes
 
 

@@ -21,12 +21,11 @@ from scenarios.team import PlanGame, Style, TeamScenario, with_seat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.game import Reports
 from simulator.graph.concurrency import run_pool
-from simulator.graph.context import EpisodeContext, LiveAgents
 from simulator.graph.nodes import choose_reporters
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import Seating, make_context
-from simulator.graph.state import ReconcilerView, TeamState, open_case
-from simulator.graph.team_graph import draw_mermaid, open_team, play_graph, stream_states, team_graph
+from simulator.graph.state import EpisodeContext, LiveAgents, ReconcilerView, TeamState, open_case
+from simulator.graph.team_graph import open_team, play_graph, stream_states, team_graph
 
 NORTHBANK = seat_northbank()
 SHORT = PlanGame(NORTHBANK, "short")
@@ -299,7 +298,7 @@ def test_seats_come_from_the_case() -> None:
     assert ("legal", game.write_report_brief("legal")) in heard[:5]
     assert "legal 4 9 need" in heard[5][1]
     assert final["votes"]["legal"]["parsed"]["vote"] == "object"
-    assert "legal(legal)" in draw_mermaid(team_graph((*SEATS, "legal")))
+    assert "legal(legal)" in team_graph((*SEATS, "legal")).get_graph().draw_mermaid()
 
 
 def test_dispatch_skips_reports_that_are_given() -> None:
@@ -353,7 +352,7 @@ def test_play_uses_no_threads() -> None:
 
 
 def test_mermaid_shows_the_flow() -> None:
-    picture = draw_mermaid(open_team())
+    picture = open_team().get_graph().draw_mermaid()
     for seat in SEATS:
         assert f"intake -.-> {seat};" in picture
         assert f"{seat} --> reconcile;" in picture

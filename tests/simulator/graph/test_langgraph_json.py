@@ -19,7 +19,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from roles.team import SPECIALISTS
 from scenarios.team import PlanGame, generate
-from simulator.governance.nodes import FullState
+from simulator.governance.governed_graph import FullState
 
 ROOT = Path(__file__).parent.parent.parent.parent
 

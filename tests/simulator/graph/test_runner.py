@@ -15,8 +15,7 @@ from roles.errors import InfrastructureError, UserError
 from roles.team import RECONCILER
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.verdicts import verify_report
-from simulator.agents.scripted_policies import oracle_team
-from simulator.agents.table_reading import read_table
+from simulator.agents.scripted_policies import oracle_team, read_table
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.concurrency import run_all, run_pool

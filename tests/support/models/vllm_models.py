@@ -156,5 +156,8 @@ def differ(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
 
 def list_adapters(engine: Any) -> set[int]:
     """Ids of the adapters that vLLM holds on the engine's base."""
-    found: set[int] = engine._thread.call(engine._base.list_loras())
-    return found
+
+    async def ask() -> set[int]:
+        return set(await (await engine._base.ready()).list_loras())
+
+    return set(engine._thread.call(ask()))

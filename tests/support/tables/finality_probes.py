@@ -7,6 +7,7 @@ from gate_probes import APPROVE, Probe, stop_before_commit
 from governed_tables import Stand
 from langgraph.types import Command
 
+from simulator.governance.gate import LIFETIME_S
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.seals import NotApprovedError
 
@@ -71,10 +72,10 @@ async def committed_after_the_close(stand: Stand) -> Any:
 async def expired_then_clock_set_back(stand: Stand) -> Any:
     await stop_before_commit(stand)
     before = (await stand.graph.aget_state(stand.config)).config
-    stand.clock.now_s += 601
+    stand.clock.now_s += LIFETIME_S + 1
     await stop(stand, "propose")
     assert stand.kinds()[-1] == "refused"
-    stand.clock.now_s -= 601
+    stand.clock.now_s -= LIFETIME_S + 1
     await stand.go(None, before)
     return await stand.jump("commit", before)
 

@@ -12,6 +12,7 @@ import pytest
 from governed_tables import OTHER_KEY, Stand
 from langgraph.types import Command
 
+from simulator.governance.gate import LIFETIME_S
 from simulator.governance.log import entry_hash
 from simulator.governance.proposal import Proposal, ReviewResponse
 from simulator.governance.runner import thread_config
@@ -76,13 +77,13 @@ async def looks_like_an_answer(stand: Stand) -> Any:
 
 async def expired(stand: Stand) -> Any:
     await stand.submit()
-    stand.clock.now_s += 600
+    stand.clock.now_s += LIFETIME_S
     return await stand.answer(True)
 
 
 async def expired_between_review_and_commit(stand: Stand) -> Any:
     await stop_before_commit(stand)
-    stand.clock.now_s += 601
+    stand.clock.now_s += LIFETIME_S + 1
     return await stand.go()
 
 

@@ -15,10 +15,9 @@ from langgraph.types import Command, Interrupt
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
-from simulator.governance.gate import Display
-from simulator.governance.governed_graph import FullGraph, full_graph
+from simulator.governance.gate import LIFETIME_S, Display
+from simulator.governance.governed_graph import FullContext, FullGraph, FullState, full_graph, open_full_case
 from simulator.governance.log import Entry, EntryKind, verify_chain
-from simulator.governance.nodes import FullContext, FullState, open_full_case
 from simulator.governance.proposal import Proposal, ReviewRequest, ReviewResponse
 from simulator.governance.reviewers import SimulatedReviewer
 from simulator.governance.runner import GovernanceServices, make_context, open_services, thread_config
@@ -108,7 +107,7 @@ class Stand:
             "reviewer": "ann",
             "to": given.option,
             "feedback": given.feedback,
-            "expires_at_s": int(self.clock()) + 600,
+            "expires_at_s": int(self.clock()) + LIFETIME_S,
         }
         self.services.log.append(self.thread, kinds[given.decision], {**body, **changed})
         return await self.answer(True)
@@ -190,7 +189,7 @@ async def stand_at_gate(folder: Path, *, index: int = 0, four_eyes: bool = False
     """A thread in a file store that waits at its first proposal (one with a plan)."""
     scenarios = draw_cases(index + 1)
     case, clock, path = scenarios[index], HandClock(), folder / f"store{index}.db"
-    async with open_services(path, key=KEY, clock=clock, lifetime_s=600, four_eyes=four_eyes) as services:
+    async with open_services(path, key=KEY, clock=clock, four_eyes=four_eyes) as services:
         services.reviewers.register("ann")
         stand = make_stand(services, clock, case, path, make_seating(scenarios))
         await stand.start()
@@ -204,7 +203,7 @@ def make_stand(
     """All handles of the case's thread, in this process's memory."""
     thread = f"{seating.stream}/{case.key}"
     services.gate.open_case(thread, case.key, 0, list(case.seats))
-    context, _ = make_context(thread, case, seating, CALM(case), services)
+    context = make_context(thread, case, seating, CALM(case), services)
     return Stand(
         services=services,
         clock=clock,

@@ -22,7 +22,7 @@ from simulator.governance.proposal import ReviewResponse
 from simulator.governance.record import GovernedRecord, read_record
 from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import open_services, play_governed
-from simulator.graph.seating import Seating
+from simulator.graph.seating import Seating, list_prompt_roles
 from training.config.run_config import RunConfig
 from training.feedback.labels import Correction, Label, Provenance, VerdictLabel, read_labels
 from training.feedback.rows import correction_rows, encode_answer, label_rulings
@@ -68,7 +68,7 @@ def play(seating: Seating, reviewer: Reviewer | None = None) -> list[GovernedRec
 
 
 def read_rulings(records: list[GovernedRecord], seating: Seating, **options: Any) -> list[list[Label]]:
-    role = seating.list_prompt_roles(CASES[0])[RECONCILER]
+    role = list_prompt_roles(CASES[0], seating.make_game(CASES[0]), seating.kinds)[RECONCILER]
     return [
         list(label_rulings(one, chat=tiny_chat(), role=role, provenance=PROVENANCE, **options))
         for one in records

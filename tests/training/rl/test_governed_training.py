@@ -32,8 +32,7 @@ from scenarios.company.optimum import scale_worth
 from scenarios.execution.situation import look_back
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
 from scenarios.team.funding import choose_best, list_fundings
-from simulator.agents.scripted_policies import oracle_team, remember_cases
-from simulator.agents.table_reading import read_table
+from simulator.agents.scripted_policies import oracle_team, read_table, remember_cases
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.governance import resolution

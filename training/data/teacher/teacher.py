@@ -25,11 +25,11 @@ from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import (
     BudgetSpentError,
     EndpointSettings,
+    ToolShape,
     find_completions_url,
     read_api_key,
 )
 from simulator.engines.openai.reply import CUT, ChatReply, EndpointError, RequestedCall
-from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from simulator.line_files import LineFile, read_lines
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls

@@ -20,13 +20,13 @@ from scenarios.team.demonstrations import draw_report_habit, show_report
 from scenarios.team.experts import FUNDING_HABITS, best_decision, sample_habit
 from scenarios.team.texts.table_texts import TEXTS
 from simulator.agents.scripted_policies import (
+    ReadTable,
     list_specialists,
     oracle_team,
     reconciler_policy,
     remember_cases,
     seat_policy,
 )
-from simulator.agents.table_reading import ReadTable
 from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from roles.team import RECONCILER
 from scenarios.team import TeamScenario
-from simulator.governance.governed_reward import open_episode, score_governed, value_plans
 from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.governance.record import GovernedRecord
+from simulator.governance.record import GovernedRecord, open_episode, score_governed, value_plans
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode, with_consensus

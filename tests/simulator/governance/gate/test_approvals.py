@@ -1,6 +1,5 @@
 """Proposals and answers: digests that any change changes, strict records, keys of their owner alone."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 from pydantic import ValidationError
 
 from roles.errors import UserError
-from simulator.governance.gate import MAX_LIFETIME_S
 from simulator.governance.proposal import (
     CaseWords,
     OfferLine,
@@ -19,7 +17,6 @@ from simulator.governance.proposal import (
     ReportLine,
     ReviewResponse,
 )
-from simulator.governance.runner import open_services
 from simulator.governance.seals import find_key, read_or_create_key
 
 KEY = b"k" * 32
@@ -118,16 +115,6 @@ def test_option_goes_with_edit() -> None:
         ReviewResponse(decision="edit")
     with pytest.raises(ValidationError, match="option goes with edit"):
         ReviewResponse(decision="approve", option="C")
-
-
-@pytest.mark.parametrize("lifetime_s", [0, -5, MAX_LIFETIME_S + 1])
-def test_lifetimes_are_bounded(lifetime_s: int) -> None:
-    async def run() -> None:
-        async with open_services(None, key=KEY, lifetime_s=lifetime_s):
-            pass
-
-    with pytest.raises(ValueError, match="lifetime_s"):
-        asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from governed_tables import CALM, OTHER_KEY, Stand, stand_at_gate, yes_man
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
+from simulator.governance.gate import LIFETIME_S
 from simulator.governance.log import entry_hash
 from simulator.governance.outcomes import CarriedPlan, Observation, SimulatedOutcomes
 from simulator.governance.runner import open_services, play_governed
@@ -43,9 +44,9 @@ def test_time_is_that_of_the_latest_log_entry_at_least(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
             await stand.submit()
-            stand.clock.now_s += 601
+            stand.clock.now_s += LIFETIME_S + 1
             stand.services.log.append("another", "asked", {})
-            stand.clock.now_s -= 601
+            stand.clock.now_s -= LIFETIME_S + 1
             await stand.answer(True)
             refused = [entry.body["reason"] for entry in stand.services.log.find(stand.thread, "refused")]
             assert refused == ["expired"]
@@ -60,7 +61,7 @@ def test_a_refused_commit_takes_the_approval_back(tmp_path: Path) -> None:
             interrupt_id = (await stand.request()).interrupt_id
             await stop(stand, "commit", await stand.submit())
             assert ruling_on(stand, interrupt_id) == "approve"
-            stand.clock.now_s += 601
+            stand.clock.now_s += LIFETIME_S + 1
             await stop(stand, "review")
             assert ruling_on(stand, interrupt_id) == "refused"
 

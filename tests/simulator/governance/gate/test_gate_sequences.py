@@ -32,6 +32,7 @@ from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import InfrastructureError, UserError
+from simulator.governance.gate import LIFETIME_S
 from simulator.governance.log import Entry, verify_chain
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.reviewers import AbsentReviewer
@@ -106,7 +107,7 @@ class Worker:
         self._run, self._stack = run, AsyncExitStack()
         scenarios = draw_cases(index + 1)
         self.case, self.seating = scenarios[index], make_seating(scenarios)
-        opened = open_services(path, key=KEY, clock=clock, lifetime_s=60)
+        opened = open_services(path, key=KEY, clock=clock)
         self.services = run(self._stack.enter_async_context(opened))
         self._path, self._clock = path, clock
 
@@ -215,7 +216,7 @@ class GateMachine(RuleBasedStateMachine):
         update = one.stand.graph.aupdate_state(one.stand.config, {"shown": shown}, as_node="close")
         one.go(Command(goto=node), self.loop.run_until_complete(update))
 
-    @rule(seconds=st.sampled_from((-70, -6, 1, 6, 70)))
+    @rule(seconds=st.sampled_from((-LIFETIME_S - 9, -LIFETIME_S // 9, 1, LIFETIME_S // 9, LIFETIME_S + 9)))
     def tick(self, seconds: int) -> None:
         self.clock.now_s += seconds
 
