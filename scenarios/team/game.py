@@ -28,8 +28,8 @@ from scenarios.team.offers import (
     offers_on,
 )
 from scenarios.team.playable import PlayableCase
-from scenarios.team.reading import read_ask, read_decision, read_reply, read_report, read_vote
 from scenarios.team.questions import write_room
+from scenarios.team.reading import read_ask, read_decision, read_reply, read_report, read_vote
 from scenarios.team.texts import full
 from scenarios.team.texts.table_texts import TEXTS, TableTexts
 from scenarios.team.tools import (

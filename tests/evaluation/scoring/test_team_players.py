@@ -90,6 +90,22 @@ def test_baselines_are_scored_on_the_same_cases_in_order() -> None:
     assert all(one.consensus == 1 for stage in plays if stage != "random" for one in plays[stage])
 
 
+def test_experts_ask_where_the_game_lets_them_and_gain_by_it() -> None:
+    cases = draw(2, 40)
+    silent, asking = (
+        play_team_baselines(cases, WEIGHTS, ("oracle_rising", "greedy"), most_questions=most)
+        for most in (0, 2)
+    )
+    assert silent["greedy"] == asking["greedy"]
+    assert not any(one.asked for one in silent["oracle_rising"])
+    assert max(len(one.asked) for one in asking["oracle_rising"]) == 2
+    gains = [
+        after.reward - before.reward
+        for before, after in zip(silent["oracle_rising"], asking["oracle_rising"], strict=True)
+    ]
+    assert fmean(gains) > 0.03
+
+
 def test_an_expert_meeting_is_scored_by_its_texts() -> None:
     case = draw(3, 20)[4]
     episode = expert_episode(case, *BEST_HABITS)
