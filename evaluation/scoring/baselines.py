@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome, describe_solo
 from evaluation.scoring.sealed_plays import score_all
@@ -18,7 +19,7 @@ from scenarios.company.coordination import reckon_worths
 from scenarios.company.knapsack import combine, list_efficient
 from scenarios.company.records import Part, Plan
 from scenarios.registry import families
-from scenarios.team import Style, Table, TeamScenario
+from scenarios.team import PlanGame, Style, Table, TeamScenario
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
@@ -75,6 +76,8 @@ class TablePlay:
 
 
 TablePlayer = Callable[[TeamScenario, random.Random], TablePlay]
+MakePlanGame = Callable[[TeamScenario], PlanGame]
+ASK_NOTHING: MakePlanGame = partial(PlanGame, questions=0)
 Chair = Callable[[TeamScenario, Table, random.Random], Decision]
 
 
@@ -92,38 +95,38 @@ def write_reports(scenario: TeamScenario, habit: str | None, rng: random.Random)
 
 
 def play_experts(
-    report_habit: str | None, funding_habit: str | None, *, most_questions: int = 0
+    report_habit: str | None, funding_habit: str | None, make_game: MakePlanGame = ASK_NOTHING
 ) -> TablePlayer:
     """Experts of these habits; with None each draws its own. ReconcileGPT asks where a question pays."""
 
     def decide(scenario: TeamScenario, table: Table, rng: random.Random) -> Decision:
         return best_decision(scenario.public, table, funding_habit or sample_habit(rng, FUNDING_HABITS))
 
-    return play_chair(decide, report_habit, most_questions)
+    return play_chair(decide, report_habit, make_game)
 
 
-def play_chair(chair: Chair, report_habit: str | None = None, most_questions: int = 0) -> TablePlayer:
-    """Experts of this habit report and reply, by default each of its own; this chair decides."""
+def play_chair(
+    chair: Chair, report_habit: str | None = None, make_game: MakePlanGame = ASK_NOTHING
+) -> TablePlayer:
+    """Experts of this habit report, by default each of its own, and reply; this chair decides."""
 
     def play(scenario: TeamScenario, rng: random.Random) -> TablePlay:
         reports = write_reports(scenario, report_habit, rng)
-        table, asked = ask_experts(scenario, check_reports(scenario, reports), most_questions)
+        table, asked = ask_experts(make_game(scenario), check_reports(scenario, reports))
         return TablePlay(reports=reports, decision=chair(scenario, table, rng), asked=asked)
 
     return play
 
 
-def ask_experts(
-    scenario: TeamScenario, table: Table, most_questions: int
-) -> tuple[Table, list[tuple[Ask, OfferReply]]]:
+def ask_experts(game: PlanGame, table: Table) -> tuple[Table, list[tuple[Ask, OfferReply]]]:
     """Ask while a question pays by the reports; return the table with what replies add, and both."""
-    asked: list[tuple[Ask, OfferReply]] = []
-    while len(asked) < most_questions:
-        ask = choose_question(scenario.public, table, [ask for ask, _ in asked])
+    case, asked = game.case, list[tuple[Ask, OfferReply]]()
+    while len(asked) < game.most_questions:
+        ask = choose_question(case.public, table, [ask for ask, _ in asked])
         if ask is None:
             break
-        known, reply = table[ask.seat], best_reply(scenario, ask.seat, ask)
-        if offer := check_reply(scenario, ask, known, reply):
+        known, reply = table[ask.seat], best_reply(case, ask.seat, ask, game.style_of(ask.seat))
+        if offer := check_reply(case, ask, known, reply):
             table = {**table, ask.seat: add_offer(known, offer)}
         asked.append((ask, reply))
     return table, asked
@@ -296,16 +299,15 @@ def play_team_baselines(
     scenarios: Sequence[TeamScenario],
     weights: TeamRewardWeights,
     stages: Sequence[str] = tuple(TEAM_PLAYERS),
-    *,
-    most_questions: int = 0,
+    make_game: MakePlanGame = ASK_NOTHING,
 ) -> dict[str, list[TeamOutcome]]:
     """Stage -> plays of the random team, heuristic chair, majority vote, one head, expert teams, the optimum.
 
-    `stages`: the players among TEAM_PLAYERS that play. `most_questions`: that experts may ask per case.
+    `stages`: the players among TEAM_PLAYERS that play. `make_game`: says what experts may ask and reply.
     """
     players = dict(TEAM_PLAYERS)
     for name, habits in EXPERTS.items():
-        players[name] = play_experts(*habits, most_questions=most_questions)
+        players[name] = play_experts(*habits, make_game)
     return {
         stage: score_all(scenarios, [_play(stage, players[stage], one) for one in scenarios], weights)
         for stage in stages

@@ -1,7 +1,7 @@
 """Players of the table without an engine: their order, seats that are needed, a reachable optimum."""
 
 import random
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 
 import pytest
@@ -25,7 +25,7 @@ from evaluation.scoring.baselines import (
     write_reports,
 )
 from roles.team import SPECIALISTS
-from scenarios.team import TeamScenario, decision_value, generate
+from scenarios.team import PlanGame, TeamScenario, decision_value, generate
 from scenarios.team.experts import best_decision
 from simulator.reward import TeamRewardWeights, score_episode
 
@@ -93,7 +93,7 @@ def test_baselines_are_scored_on_the_same_cases_in_order() -> None:
 def test_experts_ask_where_the_game_lets_them_and_gain_by_it() -> None:
     cases = draw(2, 40)
     silent, asking = (
-        play_team_baselines(cases, WEIGHTS, ("oracle_rising", "greedy"), most_questions=most)
+        play_team_baselines(cases, WEIGHTS, ("oracle_rising", "greedy"), partial(PlanGame, questions=most))
         for most in (0, 2)
     )
     assert silent["greedy"] == asking["greedy"]
