@@ -8,21 +8,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome, describe_solo
 from evaluation.scoring.sealed_plays import score_all
 from roles.base import AnswerError
-from roles.team import NO_OPTION, RECONCILER, Decision, Report
+from roles.team import NO_OPTION, RECONCILER, Ask, AskMessage, Decision, OfferReply, Report
 from scenarios.base import Family, Scenario
 from scenarios.company.coordination import reckon_worths
 from scenarios.company.knapsack import combine, list_efficient
 from scenarios.company.records import Part, Plan
 from scenarios.registry import families
-from scenarios.team import Style, Table, TeamScenario
+from scenarios.team import PlanGame, Style, Table, TeamScenario
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
     best_decision,
+    best_reply,
     best_report,
     best_vote,
     choose_part,
@@ -30,7 +32,16 @@ from scenarios.team.experts import (
     sample_habit,
 )
 from scenarios.team.funding import Funding, fund_in_order, list_fundings
-from scenarios.team.offers import CheckedReport, check_report, is_needed, is_vetoed, offers_on
+from scenarios.team.offers import (
+    CheckedReport,
+    add_offer,
+    check_reply,
+    check_report,
+    is_needed,
+    is_vetoed,
+    offers_on,
+)
+from scenarios.team.questions import choose_question
 from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentLimits
@@ -40,11 +51,17 @@ from simulator.engines.base import Engine, Sampling
 from simulator.graph.concurrency import run_all
 from simulator.graph.runner import MAX_TURNS
 from simulator.reading import read_episode
-from simulator.records import Episode, Trajectory
+from simulator.records import Episode, Question, Trajectory
 from simulator.reward import TeamRewardWeights
 
 BEST_HABITS = ("measured", "exact")  # of those written by hand, the pair that serves the team best
 BEST_SHOWN = ("rising", "exact")  # of those that demonstrations show
+EXPERTS: Mapping[str, tuple[str | None, str | None]] = {
+    "oracle_common": (None, None),
+    "oracle_best": BEST_HABITS,
+    "oracle_rising": BEST_SHOWN,
+    "oracle_searched": ("searched", "exact"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +73,12 @@ class TablePlay:
 
     reports: Mapping[str, Report]
     decision: Decision
+    asked: Sequence[tuple[Ask, OfferReply]] = ()
 
 
 TablePlayer = Callable[[TeamScenario, random.Random], TablePlay]
+MakePlanGame = Callable[[TeamScenario], PlanGame]
+ASK_NOTHING: MakePlanGame = partial(PlanGame, questions=0)
 Chair = Callable[[TeamScenario, Table, random.Random], Decision]
 
 
@@ -75,23 +95,42 @@ def write_reports(scenario: TeamScenario, habit: str | None, rng: random.Random)
     }
 
 
-def play_experts(report_habit: str | None, funding_habit: str | None) -> TablePlayer:
-    """Experts of these habits; with None each draws its own."""
+def play_experts(
+    report_habit: str | None, funding_habit: str | None, make_game: MakePlanGame = ASK_NOTHING
+) -> TablePlayer:
+    """Experts of these habits; with None each draws its own. ReconcileGPT asks where a question pays."""
 
     def decide(scenario: TeamScenario, table: Table, rng: random.Random) -> Decision:
         return best_decision(scenario.public, table, funding_habit or sample_habit(rng, FUNDING_HABITS))
 
-    return play_chair(decide, report_habit)
+    return play_chair(decide, report_habit, make_game)
 
 
-def play_chair(chair: Chair, report_habit: str | None = None) -> TablePlayer:
-    """Experts of this habit report, by default each of its own; this chair decides."""
+def play_chair(
+    chair: Chair, report_habit: str | None = None, make_game: MakePlanGame = ASK_NOTHING
+) -> TablePlayer:
+    """Experts of this habit report, by default each of its own, and reply; this chair decides."""
 
     def play(scenario: TeamScenario, rng: random.Random) -> TablePlay:
         reports = write_reports(scenario, report_habit, rng)
-        return TablePlay(reports=reports, decision=chair(scenario, check_reports(scenario, reports), rng))
+        table, asked = ask_experts(make_game(scenario), check_reports(scenario, reports))
+        return TablePlay(reports=reports, decision=chair(scenario, table, rng), asked=asked)
 
     return play
+
+
+def ask_experts(game: PlanGame, table: Table) -> tuple[Table, list[tuple[Ask, OfferReply]]]:
+    """Ask while a question pays by the reports; return the table with what replies add, and both."""
+    case, asked = game.case, list[tuple[Ask, OfferReply]]()
+    while len(asked) < game.most_questions:
+        ask = choose_question(case.public, table, [ask for ask, _ in asked])
+        if ask is None:
+            break
+        known, reply = table[ask.seat], best_reply(case, ask.seat, ask, game.style_of(ask.seat))
+        if offer := check_reply(case, ask, known, reply):
+            table = {**table, ask.seat: add_offer(known, offer)}
+        asked.append((ask, reply))
+    return table, asked
 
 
 def play_plan(scenario: TeamScenario, plan: Plan | None) -> TablePlay:
@@ -250,10 +289,7 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "greedy": play_chair(decide_richest),
     "majority": play_chair(decide_by_majority),
     "single": play_one_head,
-    "oracle_common": play_experts(None, None),
-    "oracle_best": play_experts(*BEST_HABITS),
-    "oracle_rising": play_experts(*BEST_SHOWN),
-    "oracle_searched": play_experts("searched", "exact"),
+    **{name: play_experts(*habits) for name, habits in EXPERTS.items()},
     "reachable": play_best_habits,
     "oracle": play_optimum,
 }
@@ -261,14 +297,20 @@ BASELINES = frozenset({"constant", "heuristic", *TEAM_PLAYERS})  # stages that n
 
 
 def play_team_baselines(
-    scenarios: Sequence[TeamScenario], weights: TeamRewardWeights, stages: Sequence[str] = tuple(TEAM_PLAYERS)
+    scenarios: Sequence[TeamScenario],
+    weights: TeamRewardWeights,
+    stages: Sequence[str] = tuple(TEAM_PLAYERS),
+    make_game: MakePlanGame = ASK_NOTHING,
 ) -> dict[str, list[TeamOutcome]]:
     """Stage -> plays of the random team, heuristic chair, majority vote, one head, expert teams, the optimum.
 
-    `stages`: the players among TEAM_PLAYERS that play.
+    `stages`: the players among TEAM_PLAYERS that play. `make_game`: says what experts may ask and reply.
     """
+    players = dict(TEAM_PLAYERS)
+    for name, habits in EXPERTS.items():
+        players[name] = play_experts(*habits, make_game)
     return {
-        stage: score_all(scenarios, [_play(stage, TEAM_PLAYERS[stage], one) for one in scenarios], weights)
+        stage: score_all(scenarios, [_play(stage, players[stage], one) for one in scenarios], weights)
         for stage in stages
     }
 
@@ -286,10 +328,16 @@ def _play(stage: str, player: TablePlayer, scenario: TeamScenario) -> Episode:
 def write_episode(scenario: TeamScenario, play: TablePlay, votes: Mapping[str, str] | None = None) -> Episode:
     """The play as an episode; votes by the book where none are given."""
     reports = {seat: report.model_dump_json() for seat, report in play.reports.items()}
-    return book_episode(scenario, reports, play.decision.model_dump_json(), votes)
+    asked = [
+        Question(ask=AskMessage(ask=ask).model_dump_json(), reply=reply.model_dump_json())
+        for ask, reply in play.asked
+    ]
+    return book_episode(scenario, reports, play.decision.model_dump_json(), votes, asked)
 
 
-def unplayed_episode(scenario: TeamScenario, reports: Mapping[str, str], decision: str = "") -> Episode:
+def unplayed_episode(
+    scenario: TeamScenario, reports: Mapping[str, str], decision: str = "", asked: Sequence[Question] = ()
+) -> Episode:
     """Return an episode of these texts without votes, which nobody played."""
     return Episode(
         scenario_key=scenario.key,
@@ -298,14 +346,19 @@ def unplayed_episode(scenario: TeamScenario, reports: Mapping[str, str], decisio
         reports=dict(reports),
         decision=decision,
         votes={},
+        asked=tuple(asked),
     )
 
 
 def book_episode(
-    scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
+    scenario: TeamScenario,
+    reports: Mapping[str, str],
+    decision: str,
+    votes: Mapping[str, str] | None = None,
+    asked: Sequence[Question] = (),
 ) -> Episode:
     """Return an episode of these texts; votes that are not given are by the book."""
-    episode = unplayed_episode(scenario, reports, decision)
+    episode = unplayed_episode(scenario, reports, decision, asked)
     read = read_episode(scenario, episode)
     escalated = read.decision is not None and read.decision.escalate
     by_book = {

@@ -28,6 +28,7 @@ from scenarios.team.offers import (
     offers_on,
 )
 from scenarios.team.playable import PlayableCase
+from scenarios.team.questions import write_room
 from scenarios.team.reading import read_ask, read_decision, read_reply, read_report, read_vote
 from scenarios.team.texts import full
 from scenarios.team.texts.table_texts import TEXTS, TableTexts
@@ -110,10 +111,15 @@ class PlanGame:
         return self._texts(seat).write_report_brief(self.case, self.case.seats[seat], with_tools=with_tools)
 
     def write_decision_brief(self, reports: Reports, ruled_out: Collection[str] = ()) -> str:
-        """Write what ReconcileGPT decides from; `ruled_out` are options that may no longer be chosen."""
-        return self._texts(RECONCILER).write_decision_brief(
-            self.case.public, self._table(reports), list(ruled_out)
-        )
+        """Write what ReconcileGPT decides from; `ruled_out` are options that may no longer be chosen.
+
+        Where it may ask, small models also read how much each seat's offer may cost.
+        """
+        public, table = self.case.public, self._table(reports)
+        brief = self._texts(RECONCILER).write_decision_brief(public, table, list(ruled_out))
+        if self.most_questions and self.style_of(RECONCILER) == "short":
+            brief = f"{brief}\n{write_room(public, table)}".rstrip()
+        return brief
 
     def write_ask(self, seat: str, ask: Parsed) -> str:
         """Write what the seat reads that is asked for another offer."""

@@ -57,6 +57,19 @@ def explain_question(
     return lines, Ask(seat=chosen.seat, option=leader.option, cost_at_most=amount)
 
 
+def write_room(public: PublicCase, table: Table) -> str:
+    """Write the most that each seat's offer on the sheet's best option may cost beside what is funded.
+
+    Example: "B left 5: cto 5, coo 12"; "" where no plan can be run.
+    """
+    leader = compare_options(public, table)[1]
+    if leader is None:
+        return ""
+    left, funded = public.budget - leader.cost, {offer.seat: offer.cost for offer in leader.offers}
+    room = ", ".join(f"{seat} {funded.get(seat, 0) + left}" for seat in public.seats)
+    return f"{leader.option} left {left}: {room}"
+
+
 def _list_largest(table: Table, option: str) -> list[TabledOffer]:
     """Every seat's offer of the largest worth on the option, in the order of the seats."""
     largest: dict[str, TabledOffer] = {}

@@ -184,7 +184,8 @@ def evaluate_baselines(path: Path) -> None:
         for role in ROLES:
             scenarios = list_test_scenarios(config, role, count)
             made[role] = play_role_baselines(role, scenarios, config.model.prompts)
-        made[TEAM] = play_team_baselines(test_cases(config), config.team_reward)
+        games = choose_game(config)
+        made[TEAM] = play_team_baselines(test_cases(config), config.team_reward, make_game=games)
         for owner, stages in made.items():
             for stage, plays in stages.items():
                 write_outcomes(outcome_path(outcomes_folder(run), stage, owner, "sampled"), plays)

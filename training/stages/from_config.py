@@ -1,14 +1,14 @@
 """Objects that several stages build from a run's config: chat, engine, team cases, the joint start."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scenarios.base import Split
-from scenarios.team import PlanGame, TeamScenario
+from scenarios.team import PlanGame, PlayableCase, TeamScenario
 from simulator.engines.embedded.hf_chat import HFChat
-from simulator.game import MakeGame
 from training.config.run_config import FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import JOINT, load_team, open_start
@@ -21,7 +21,7 @@ def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
     return HFChat(tokenizer, short_prompts=config.model.short_prompts)
 
 
-def choose_game(config: RunConfig) -> MakeGame:
+def choose_game(config: RunConfig) -> Callable[[PlayableCase], PlanGame]:
     """The joint game in the style of prompts, and with the questions, that this run trains and plays with."""
     return partial(PlanGame, style=config.model.prompts, questions=config.model.questions)
 

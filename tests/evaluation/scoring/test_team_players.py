@@ -1,7 +1,7 @@
 """Players of the table without an engine: their order, seats that are needed, a reachable optimum."""
 
 import random
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 
 import pytest
@@ -25,7 +25,7 @@ from evaluation.scoring.baselines import (
     write_reports,
 )
 from roles.team import SPECIALISTS
-from scenarios.team import TeamScenario, decision_value, generate
+from scenarios.team import PlanGame, TeamScenario, decision_value, generate
 from scenarios.team.experts import best_decision
 from simulator.reward import TeamRewardWeights, score_episode
 
@@ -88,6 +88,22 @@ def test_baselines_are_scored_on_the_same_cases_in_order() -> None:
     assert means["random"] < means["majority"] < means["oracle_best"]
     assert means["oracle_common"] < min(means["oracle_best"], means["oracle_rising"])
     assert all(one.consensus == 1 for stage in plays if stage != "random" for one in plays[stage])
+
+
+def test_experts_ask_where_the_game_lets_them_and_gain_by_it() -> None:
+    cases = draw(2, 40)
+    silent, asking = (
+        play_team_baselines(cases, WEIGHTS, ("oracle_rising", "greedy"), partial(PlanGame, questions=most))
+        for most in (0, 2)
+    )
+    assert silent["greedy"] == asking["greedy"]
+    assert not any(one.asked for one in silent["oracle_rising"])
+    assert max(len(one.asked) for one in asking["oracle_rising"]) == 2
+    gains = [
+        after.reward - before.reward
+        for before, after in zip(silent["oracle_rising"], asking["oracle_rising"], strict=True)
+    ]
+    assert fmean(gains) > 0.03
 
 
 def test_an_expert_meeting_is_scored_by_its_texts() -> None:

@@ -14,7 +14,7 @@ from scenarios.base import Style, ToolCall
 from scenarios.team import PlanGame, decision_value, generate, load_table
 from scenarios.team.demonstrations import Meeting, hold_meeting
 from scenarios.team.offers import EMPTY_REPORT
-from scenarios.team.questions import choose_question, explain_question
+from scenarios.team.questions import choose_question, explain_question, write_room
 
 
 def test_it_asks_for_a_smaller_part_where_two_offers_do_not_fit_together() -> None:
@@ -126,3 +126,29 @@ def test_short_prompts_ask_nothing_unless_told_and_then_reply_by_codes() -> None
     ]
     assert any(replies)
     assert all(offer is None or len(offer["part"][0]) <= 2 for offer in replies)
+
+
+def test_small_models_that_may_ask_read_what_each_offer_may_cost() -> None:
+    """18 of 40 are spent on A: another offer costs 22 at most, one in place of CTO's 40."""
+    table = {"cto": tabled("cto", ("A", 18, 20)), "coo": EMPTY_REPORT}
+    assert write_room(make_public(40), table) == "A left 22: cto 40, coo 22"
+    vetoed = table | {"coo": replace(EMPTY_REPORT, veto=("A", "B"))}
+    assert write_room(make_public(40), vetoed) == ""
+
+
+def test_every_amount_of_an_expert_question_stands_in_the_short_brief() -> None:
+    num_asked = 0
+    for index in range(12):
+        for most, shown in ((0, False), (2, True)):
+            game = PlanGame(generate("train", 0, index, 2), "short", most)
+            for message in hold_meeting(game).messages[RECONCILER]:
+                assert (" left " in message.brief) == shown
+                ask = game.read_ask(message.steps[-1].text)
+                if ask is not None:
+                    num_asked += 1
+                    assert re.search(
+                        rf"^{ask['option']} left \d+: .*\b{ask['seat']} {ask['cost_at_most']}\b",
+                        message.brief,
+                        re.MULTILINE,
+                    )
+    assert num_asked > 10
