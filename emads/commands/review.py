@@ -106,6 +106,7 @@ def build_queue(run: Run) -> int:
                 ),
                 num_decisions=DECISIONS_PER_CASE,
                 with_votes=False,
+                with_replies=False,
                 stream=f"{REVIEW}/again",
                 make_game=choose_game(config),
             )

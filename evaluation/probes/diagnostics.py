@@ -100,7 +100,9 @@ class ProbeSetup:
         """ReconcileGPT's decision on given reports, one set per case; "" stands for no report."""
         pairs = zip(self.scenarios, reports, strict=True)
         sets = [(scenario, unplayed_episode(scenario, of_case)) for scenario, of_case in pairs]
-        episodes = self._play(play_decisions, sets, team, label, num_decisions=1, with_votes=False)
+        episodes = self._play(
+            play_decisions, sets, team, label, num_decisions=1, with_votes=False, with_replies=False
+        )
         return list(map(read_episode, self.scenarios, episodes))
 
     def values(self, decided: Sequence[ReadEpisode]) -> list[float]:

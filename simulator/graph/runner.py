@@ -15,7 +15,6 @@ from typing import Any
 from roles.base import Role
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
-from roles.team import RECONCILER
 from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
@@ -94,6 +93,7 @@ async def play_decisions(
     *,
     num_decisions: int,
     with_votes: bool = True,
+    with_replies: bool = True,
     rounds: int = 1,
     concurrency: int = 256,
     stream: str = "",
@@ -108,9 +108,9 @@ async def play_decisions(
     specialists' trajectories of every returned episode, token for token, and the votes follow. Decisions
     on one set stand side by side, `index_in_group` counting them. A set's infrastructure fault is handed on.
 
-    Without votes only ReconcileGPT plays (one draft): far cheaper where many decisions on one set are
-    compared. It asks nothing then, the episodes hold its trajectory alone, and reports may be left out of the
-    set (text "").
+    Without votes ReconcileGPT plays one draft: far cheaper where many decisions on one set are compared.
+    Without replies it also asks nothing: the episodes hold its trajectory alone, and reports may be left out
+    of the set (text "").
     `first_place` is as for `play_episodes`, counted in sets.
 
     Raises:
@@ -127,7 +127,8 @@ async def play_decisions(
         make_game=make_game,
     )
     _check_rounds(rounds)
-    play = partial(_play_decision, rounds=rounds if with_votes else 0, with_votes=with_votes)
+    has_seats = with_votes or with_replies
+    play = partial(_play_decision, rounds=rounds if with_votes else 0, has_seats=has_seats)
     plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
     return await _play_groups(seating, plays, num_decisions, concurrency, first_place)
 
@@ -186,24 +187,25 @@ async def _play_decision(
     index: int,
     *,
     rounds: int,
-    with_votes: bool,
+    has_seats: bool,
     reports: Episode,
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
     game = seating.make_game(scenario)
-    game = game if with_votes else game.without_questions()
+    game = game if has_seats else game.without_questions()
     agents = seating.make_agents(scenario, game, session)
     case = _with_reports(seating.open_case(scenario, game, rounds=rounds), scenario, game, reports)
-    for role in scenario.seats if with_votes else ():
+    for role in scenario.seats if has_seats else ():
         agents[role], text = await seating.replay_report(
             role, case["briefs"][role], session, game, reports.trajectories[role]
         )
         if text != reports.reports[role]:
             raise ValueError(f"the report of {role} on {scenario.key} plays back differently")
     final = await play_graph(case, make_context(game, agents))
-    played = agents if with_votes else {RECONCILER: agents[RECONCILER]}
-    return _record(scenario, index, played, final)
+    for role in () if has_seats else scenario.seats:
+        del agents[role]
+    return _record(scenario, index, agents, final)
 
 
 def _with_reports(case: TeamState, scenario: PlayableCase, game: TeamGame, reports: Episode) -> TeamState:

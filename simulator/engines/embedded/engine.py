@@ -11,6 +11,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import replace
 from typing import Any
 
@@ -184,7 +185,8 @@ class TransformersEngine:
         future.add_done_callback(lane.pending.discard)
         self._arrivals += 1
         if self._driver is None or self._driver.done():
-            self._driver = loop.create_task(self._drive())
+            # in an empty context: the caller's holds the caller's graph, and with it this engine, in a cycle
+            self._driver = loop.create_task(self._drive(), context=Context())
         return await future
 
     def end_session(self, session: str) -> None:

@@ -1,8 +1,10 @@
 """Many episodes at once: order, isolation of failures, fixed report sets, exact records."""
 
 import asyncio
+import gc
 import json
 import random
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, WatchedEngine, draw_scenarios, oracle_engine
+from tiny_models import small_model, tiny_chat
 
 from roles.errors import InfrastructureError, UserError
 from roles.team import RECONCILER
@@ -17,6 +20,7 @@ from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.verdicts import verify_report
 from simulator.agents.scripted_policies import oracle_team, read_table
 from simulator.engines.base import Completion, CompletionRequest, Sampling
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.concurrency import run_all, run_pool
 from simulator.graph.runner import play_decisions, play_episodes
@@ -235,6 +239,36 @@ def test_decisions_on_fixed_reports() -> None:
     assert any(len(group) > 1 for group in groups)  # several habits came up on the same reports
 
 
+def test_decisions_without_votes_may_ask_and_are_answered() -> None:
+    scenarios, make_game = draw_scenarios(8), partial(PlanGame, questions=2)
+    experts = oracle_team(scenarios, report_habit="measured", funding_habit="exact", asks=True)
+    engine = ScriptedEngine(CHAT, seeded=experts)
+    first = asyncio.run(play_episodes(scenarios, TEAM, engine, CHAT, SAMPLING, make_game=make_game))
+    sets = list(zip(scenarios, first, strict=True))
+    decide = partial(play_decisions, sets, TEAM, engine, CHAT, SAMPLING, num_decisions=1, with_votes=False)
+    again = asyncio.run(decide(make_game=make_game))
+    assert [one.asked for one in again] == [one.asked for one in first]
+    assert max(len(one.asked) for one in again) == 2
+    assert [one.decision for one in again] == [one.decision for one in first]
+    assert not any(one.votes for one in again)
+
+
+def test_episodes_that_are_over_do_not_hold_the_engine() -> None:
+    """Its cache is large: it must not wait for the garbage collector."""
+    engine, model, chat = TransformersEngine(end_id=None), small_model(0), tiny_chat()
+    for role in TEAM:
+        engine.set_policy(role, model, version="0")
+    sampling = Sampling(temperature=1.0, max_completion_tokens=4)
+    gc.disable()
+    try:
+        asyncio.run(play_short(draw_scenarios(1), TEAM, engine, chat, sampling))
+        held = weakref.ref(engine)
+        del engine
+        assert held() is None
+    finally:
+        gc.enable()
+
+
 def test_decisions_without_votes_and_with_a_report_left_out() -> None:
     scenarios = draw_scenarios(5)
     engine = oracle_engine(scenarios, funding_habit="exact")
@@ -245,7 +279,17 @@ def test_decisions_without_votes_and_with_a_report_left_out() -> None:
     ]
     watched = WatchedEngine(engine)
     episodes = asyncio.run(
-        decide_short(sets, TEAM, watched, CHAT, SAMPLING, num_decisions=1, with_votes=False, concurrency=1)
+        decide_short(
+            sets,
+            TEAM,
+            watched,
+            CHAT,
+            SAMPLING,
+            num_decisions=1,
+            with_votes=False,
+            with_replies=False,
+            concurrency=1,
+        )
     )
     assert {request.policy for request in watched.requests} == {RECONCILER}
     for episode, (_, left_out), prompt in zip(episodes, sets, watched.prompts(RECONCILER), strict=True):

@@ -39,6 +39,7 @@ from training.models.weights import load_weights
 from training.rl.solo import play as solo_play
 from training.rl.team import score as team_score
 from training.runs.run_folder import Run
+from training.stages import rl
 
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "model_families.json"
 SETTINGS = (
@@ -171,6 +172,7 @@ def _train(run: Run) -> list[float]:
     episode_reward = solo_play.episode_reward
     with (
         patch.object(weights, "save_weights", keep),
+        patch.object(rl, "save_weights", keep),
         patch.object(solo_play, "episode_reward", pay_episode),
         patch.object(team_score, "score_episode", pay_team),
         patch.object(team_score, "with_consensus", lambda verdict, *rest: verdict),

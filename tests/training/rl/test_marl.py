@@ -4,6 +4,7 @@ import copy
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,12 +24,16 @@ from joint_learning import (
     sets_of,
     transcripts,
 )
+from team_tables import CHAT
 from tiny_models import same_weights, small_model, tiny_chat, weights_of
 
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import RECONCILER
+from scenarios.team import PlanGame
+from simulator.agents.scripted_policies import oracle_team
+from simulator.engines.scripted import ScriptedEngine
 from simulator.reading import read_episode
 from simulator.reward import score_episode
 from training.learner.learner import backward_team
@@ -36,7 +41,7 @@ from training.learner.rows import TrainingRow
 from training.rl.credit import shapley_values
 from training.rl.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
 from training.rl.team.algorithm import MAX_EMPTY_STEPS
-from training.rl.team.play import complete_groups
+from training.rl.team.play import AssessPlayer, complete_groups
 from training.runs.run_errors import FaultyRunError
 
 SHORT = CONFIG.changed(max_completion_tokens=8)  # for models that say nothing sensible
@@ -394,3 +399,19 @@ def test_minibatches_are_updates_on_stretches_of_the_rows(scripted: Engines) -> 
         assert all(torch.equal(one[name], other[name]) for name in one)
         assert stats[role].num_rows == sum(row.has_signal for row in rows[role])
     assert learner.num_steps == 1
+
+
+def test_every_decision_of_a_step_may_ask_and_is_answered() -> None:
+    """Else a question is no decision in all but one of a set, and training unlearns what pays."""
+    cases, make_game = draw(4), partial(PlanGame, questions=2)
+    experts = oracle_team(cases, report_habit="measured", funding_habit="exact", asks=True)
+    config = CONFIG.changed(max_completion_tokens=1200)
+    player = AssessPlayer(config=config, chat=CHAT, roles=tuple(ROLES), make_game=make_game)
+    groups = player.play(ScriptedEngine(CHAT, seeded=experts), cases, "step")
+    sets = [one for group in groups for one in group.report_sets]
+    assert len(sets) == 4 * CONFIG.report_sets
+    assert max(len(episode.asked) for one in sets for episode in one.episodes) == 2
+    for one in sets:
+        first, *further = one.episodes
+        assert [episode.asked for episode in further] == [first.asked] * len(further)
+        assert all(episode.decision == first.decision for episode in further)

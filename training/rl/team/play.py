@@ -109,6 +109,7 @@ class AssessPlayer:
             sampling,
             num_decisions=num_further,
             with_votes=is_voted_on,
+            with_replies=any(self.make_game(one).most_questions for one in scenarios),
             rounds=config.rounds if is_voted_on else 1,
             concurrency=max(1, num_episodes * config.decisions_per_set),
             stream=stream,
