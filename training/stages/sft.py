@@ -8,7 +8,7 @@ sound checkpoint (`training/runs/resume.py`), bit for bit on a CPU.
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -73,6 +73,7 @@ def train_base(run: Run, texts: Iterable[str] | None = None) -> None:
 
 
 NUM_VALIDATION_ROWS = 64  # of the validation split, that are scored each time
+ROWS_PER_REPORT = 500  # of a role, between two reports that its demonstrations are being drawn
 CUT_SHARE = 0.02  # of the demonstrations may hold a turn that is longer than play allows
 logger = logging.getLogger(__name__)
 
@@ -176,6 +177,7 @@ def train_role(
             )
             for one in roles_of(role)
         ]
+        streams[0] = report_drawn(streams[0], len(streams))
         return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
     num_roles = len(roles_of(role))
@@ -199,6 +201,14 @@ def train_role(
         max_steps=max_steps,
         ranks=ranks,
     )
+
+
+def report_drawn(rows: Iterable[TokenRow], num_streams: int) -> Iterator[TokenRow]:
+    """Hand the rows on, and report how many demonstrations are drawn by now from so many streams in turn."""
+    for count, row in enumerate(rows, 1):
+        if count % ROWS_PER_REPORT == 0:
+            report_progress(0, demonstrations=count * num_streams)
+        yield row
 
 
 def warn_of_long_turns(config: RunConfig, role: str, rows: Sequence[TokenRow]) -> None:

@@ -13,6 +13,7 @@ from training.config.loading import load_config
 from training.data.demonstrations import supervised_rows
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
+from training.stages import sft
 from training.stages.table import train_stage
 
 RATE = 1e-3
@@ -130,3 +131,11 @@ def test_a_first_role_that_is_itself_asked_for_is_trained_once(tmp_path: Path) -
     after = list(load_weights(run, "sft", "cost")[0].parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert run.is_done("sft/risk")
+
+
+def test_drawing_demonstrations_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, float]] = []
+    monkeypatch.setattr(sft, "report_progress", lambda units, **metrics: told.append(metrics))
+    rows: list[Any] = list(range(2 * sft.ROWS_PER_REPORT + 1))
+    assert list(sft.report_drawn(rows, 5)) == rows
+    assert told == [{"demonstrations": 5 * sft.ROWS_PER_REPORT}, {"demonstrations": 10 * sft.ROWS_PER_REPORT}]
