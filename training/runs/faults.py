@@ -1,4 +1,4 @@
-"""Places where tests break a training process (tests/support/planned_faults.py): without a plan, nowhere.
+"""Places where tests break a training process (tests/planned_faults.py): without a plan, nowhere.
 
 step     before an optimizer step
 loss     the loss of a step
