@@ -1,4 +1,4 @@
-"""Pages that a reader sees (README.md, CONTRIBUTING.md, docs/), their fenced blocks and their commands."""
+"""Pages that a reader sees (README.md, CONTRIBUTING.md, SECURITY.md, docs/), their fenced blocks and their commands."""
 
 import re
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ README = ROOT / "README.md"
 PAGES = [
     README,
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in page.parts),
 ]
 FENCE = re.compile(r"(?:<!-- not run: ([^>]*?) -->\n)?^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
