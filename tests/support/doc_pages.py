@@ -1,4 +1,4 @@
-"""Pages that a reader sees (README.md, CONTRIBUTING.md, SECURITY.md, docs/), their fenced blocks and their commands."""
+"""Pages that a reader sees (README, CONTRIBUTING, SECURITY, docs/), their fenced blocks and commands."""
 
 import re
 from dataclasses import dataclass
