@@ -109,7 +109,7 @@ def play_experts(
 def play_chair(
     chair: Chair, report_habit: str | None = None, make_game: MakePlanGame = ASK_NOTHING
 ) -> TablePlayer:
-    """Experts of this habit report, by default each of its own, and reply; this chair decides."""
+    """Experts of this habit, by default each of another, report and reply; this chair decides."""
 
     def play(scenario: TeamScenario, rng: random.Random) -> TablePlay:
         reports = write_reports(scenario, report_habit, rng)
@@ -181,7 +181,7 @@ def decide_richest(scenario: TeamScenario, table: Table, _rng: random.Random) ->
 
 
 def decide_by_majority(scenario: TeamScenario, table: Table, _rng: random.Random) -> Decision:
-    """The option that most seats favour by what each knows alone, then the one of the larger base."""
+    """The option that most seats favour by what each knows alone, then the option of the larger base."""
     votes = Counter(favourite_option(scenario, seat) for seat in scenario.seats)
     base = scenario.public.base
     option = max(scenario.options, key=lambda letter: (votes[letter], base[letter]))

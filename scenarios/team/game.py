@@ -28,7 +28,6 @@ from scenarios.team.offers import (
     offers_on,
 )
 from scenarios.team.playable import PlayableCase
-from scenarios.team.questions import write_room
 from scenarios.team.reading import read_ask, read_decision, read_reply, read_report, read_vote
 from scenarios.team.texts import full
 from scenarios.team.texts.table_texts import TEXTS, TableTexts
@@ -115,11 +114,9 @@ class PlanGame:
 
         Where it may ask, small models also read how much each seat's offer may cost.
         """
-        public, table = self.case.public, self._table(reports)
-        brief = self._texts(RECONCILER).write_decision_brief(public, table, list(ruled_out))
-        if self.most_questions and self.style_of(RECONCILER) == "short":
-            brief = f"{brief}\n{write_room(public, table)}".rstrip()
-        return brief
+        return self._texts(RECONCILER).write_decision_brief(
+            self.case.public, self._table(reports), list(ruled_out), may_ask=self.most_questions > 0
+        )
 
     def write_ask(self, seat: str, ask: Parsed) -> str:
         """Write what the seat reads that is asked for another offer."""

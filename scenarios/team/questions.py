@@ -48,26 +48,17 @@ def explain_question(
         return lines, None
     chosen = max(candidates, key=lambda offer: offer.worth)
     said = ", ".join(f"{offer.seat} {offer.worth}" for offer in candidates)
+    amount = most_cost(public, leader, chosen.seat)
     if others:
-        amount = left
         lines.append(f"not funded: {said}, most {chosen.seat}")
     else:
-        amount = _funded_cost(leader, chosen.seat) + left
         lines.append(f"all funded: {said}, most {chosen.seat}, {amount - left} + {left} = {amount}")
     return lines, Ask(seat=chosen.seat, option=leader.option, cost_at_most=amount)
 
 
-def write_room(public: PublicCase, table: Table) -> str:
-    """Write the most that each seat's offer on the sheet's best option may cost beside what is funded.
-
-    Example: "B left 5: cto 5, coo 12"; "" where no plan can be run.
-    """
-    leader = compare_options(public, table)[1]
-    if leader is None:
-        return ""
-    left, funded = public.budget - leader.cost, {offer.seat: offer.cost for offer in leader.offers}
-    room = ", ".join(f"{seat} {funded.get(seat, 0) + left}" for seat in public.seats)
-    return f"{leader.option} left {left}: {room}"
+def most_cost(public: PublicCase, plan: Funding, seat: str) -> int:
+    """The most that another offer of the seat may cost: what the plan leaves, and the cost of its funded one."""
+    return public.budget - plan.cost + sum(offer.cost for offer in plan.offers if offer.seat == seat)
 
 
 def _list_largest(table: Table, option: str) -> list[TabledOffer]:
@@ -77,10 +68,6 @@ def _list_largest(table: Table, option: str) -> list[TabledOffer]:
         if offer.seat not in largest or offer.worth > largest[offer.seat].worth:
             largest[offer.seat] = offer
     return list(largest.values())
-
-
-def _funded_cost(plan: Funding, seat: str) -> int:
-    return next(offer.cost for offer in plan.offers if offer.seat == seat)
 
 
 def _ask_for_what_is_needed(

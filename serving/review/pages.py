@@ -46,7 +46,7 @@ class Visit:
 
     @property
     def reviewer(self) -> str:
-        """Who asks.
+        """The name of the signed-in reviewer.
 
         Raises:
             HTTPException: nobody is signed in.

@@ -258,8 +258,13 @@ def _write_figures(seat: Seat, part: Part, costs: str = "") -> str:
     return f"{figures}{costs}hard limit {'holds' if part.keeps_limit else 'BREAKS'}"
 
 
-def write_decision_brief(public: PublicCase, table: Table, ruled_out: Sequence[str] = ()) -> str:
-    """All that ReconcileGPT learns: public facts, offers by option, needs, vetoes and notes."""
+def write_decision_brief(
+    public: PublicCase, table: Table, ruled_out: Sequence[str] = (), *, may_ask: bool = False
+) -> str:
+    """All that ReconcileGPT learns: public facts, offers by option, needs, vetoes and notes.
+
+    `may_ask` changes nothing here: the system text says what may be asked, and a tool shows the sheet.
+    """
     lines = [public.situation] if public.situation else []
     for option in public.options:
         if option in ruled_out:

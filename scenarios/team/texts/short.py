@@ -24,6 +24,8 @@ from scenarios.team.offers import (
     offers_on,
 )
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
+from scenarios.team.questions import most_cost
+from scenarios.team.texts.comparing import compare_options
 from scenarios.team.texts.full import describe as describe
 from scenarios.team.texts.full import title_of
 
@@ -114,8 +116,12 @@ def write_measured(seat: Seat, part: Part) -> str:
     return write_figures(part)
 
 
-def write_decision_brief(public: PublicCase, table: Table, ruled_out: Sequence[str] = ()) -> str:
+def write_decision_brief(
+    public: PublicCase, table: Table, ruled_out: Sequence[str] = (), *, may_ask: bool = False
+) -> str:
     """Offers by option, and what they come to by every way of funding, best option first.
+
+    Where ReconcileGPT may ask: also what an offer of each seat may cost on the sheet's best option.
 
     Example: "A 30: cto 9 14 need, coo 7 10\\nB 26: risk 13 20\\nBudget 40.\\nexact\\nA 54: cto coo\\n..."
     """
@@ -133,6 +139,10 @@ def write_decision_brief(public: PublicCase, table: Table, ruled_out: Sequence[s
             if option not in ruled_out:
                 fund = " ".join(offer.label for offer in plan.offers) if plan else ""
                 lines.append(f"{option} {plan.worth}: {fund or 'nothing'}" if plan else f"{option} no")
+    leader = compare_options(public, table)[1] if may_ask else None
+    if leader is not None:
+        room = ", ".join(f"{seat} {most_cost(public, leader, seat)}" for seat in public.seats)
+        lines.append(f"{leader.option} left {public.budget - leader.cost}: {room}")
     return "\n".join(lines)
 
 

@@ -14,7 +14,8 @@ from scenarios.base import Style, ToolCall
 from scenarios.team import PlanGame, decision_value, generate, load_table
 from scenarios.team.demonstrations import Meeting, hold_meeting
 from scenarios.team.offers import EMPTY_REPORT
-from scenarios.team.questions import choose_question, explain_question, write_room
+from scenarios.team.questions import choose_question, explain_question
+from scenarios.team.texts.short import write_decision_brief as brief
 
 
 def test_it_asks_for_a_smaller_part_where_two_offers_do_not_fit_together() -> None:
@@ -131,9 +132,9 @@ def test_short_prompts_ask_nothing_unless_told_and_then_reply_by_codes() -> None
 def test_small_models_that_may_ask_read_what_each_offer_may_cost() -> None:
     """18 of 40 are spent on A: another offer costs 22 at most, one in place of CTO's 40."""
     table = {"cto": tabled("cto", ("A", 18, 20)), "coo": EMPTY_REPORT}
-    assert write_room(make_public(40), table) == "A left 22: cto 40, coo 22"
+    assert brief(make_public(40), table, may_ask=True).endswith("\nA left 22: cto 40, coo 22")
     vetoed = table | {"coo": replace(EMPTY_REPORT, veto=("A", "B"))}
-    assert write_room(make_public(40), vetoed) == ""
+    assert brief(make_public(40), vetoed, may_ask=True) == brief(make_public(40), vetoed)
 
 
 def test_every_amount_of_an_expert_question_stands_in_the_short_brief() -> None:
