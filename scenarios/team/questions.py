@@ -57,7 +57,7 @@ def explain_question(
 
 
 def most_cost(public: PublicCase, plan: Funding, seat: str) -> int:
-    """The most that another offer of the seat may cost: what the plan leaves, and the cost of its funded one."""
+    """The most that another offer of the seat may cost: what the plan leaves and what it pays the seat."""
     return public.budget - plan.cost + sum(offer.cost for offer in plan.offers if offer.seat == seat)
 
 

@@ -27,6 +27,12 @@ class CompletionRequest:
     prompt_ids: tuple[int, ...]  # the whole transcript so far
     sampling: Sampling
 
+    def find_finish(self, token_ids: tuple[int, ...], end_id: int | None) -> FinishReason | None:
+        """Return why these sampled ids end where they do; None where the context was full."""
+        if end_id is not None and token_ids[-1:] == (end_id,):
+            return "stop"
+        return "length" if len(token_ids) == self.sampling.max_completion_tokens else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:

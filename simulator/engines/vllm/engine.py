@@ -32,7 +32,6 @@ from simulator.engines.vllm.library import (
     stop_engine,
 )
 from simulator.engines.vllm.options import DEFAULTS, check_options, engine_arguments, start_environment
-from simulator.records import FinishReason
 
 
 class VLLMHost:
@@ -175,11 +174,8 @@ def _read(
     token_ids = tuple(done.token_ids)
     steps = done.logprobs or []
     logprobs = tuple(step[token].logprob for token, step in zip(token_ids, steps, strict=True))
-    if end_id is not None and token_ids[-1:] == (end_id,):
-        reason: FinishReason = "stop"
-    elif len(token_ids) == request.sampling.max_completion_tokens:
-        reason = "length"
-    else:
+    reason = request.find_finish(token_ids, end_id)
+    if reason is None:
         raise InfrastructureError(
             f"context full: {len(request.prompt_ids)} + {len(token_ids)} of {limit} tokens"
             f" (finish: {done.finish_reason})"

@@ -27,7 +27,6 @@ from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.vllm.adapters import AdapterStore
-from simulator.records import FinishReason
 
 BLOCK_TOKENS = 16  # vLLM's own default on CUDA; a larger block there only makes the guess less exact
 
@@ -144,11 +143,8 @@ def read_completion(
     finite = tuple(value for value in logprobs if value is not None and math.isfinite(value))
     if len(finite) != len(token_ids):
         raise BadReplyError("a log-probability is missing or not finite")
-    if end_id is not None and token_ids[-1:] == (end_id,):
-        reason: FinishReason = "stop"
-    elif len(token_ids) == request.sampling.max_completion_tokens:
-        reason = "length"
-    else:
+    reason = request.find_finish(token_ids, end_id)
+    if reason is None:
         raise BadReplyError(
             f"context full: {len(request.prompt_ids)} + {len(token_ids)} tokens"
             f" (finish: {choice.finish_reason})"
