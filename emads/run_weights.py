@@ -58,8 +58,7 @@ class RunWeights:
 
     def draw_case(self, index: int) -> TeamScenario:
         """Return the run's sealed test scenario of this index."""
-        data = self.config.data
-        return team_scenario("test", data.seed, index, data.difficulties)
+        return team_scenario(self.config.data, "test", index)
 
     def check_room(self, case: FreeCase, path: Path) -> None:
         """Refuse a written case whose briefs leave the model too few positions to answer.

@@ -45,9 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     config = run.config
     use_threads(config.threads_per_worker)
     data = config.data
-    cases = [
-        team_scenario("validation", data.seed, index, data.difficulties) for index in range(options.count)
-    ]
+    cases = [team_scenario(data, "validation", index) for index in range(options.count)]
     single = {habit: (habit, "exact") for habit in (*REPORT_HABITS, *SHARE_HABITS)}
     for name, habits in {"mixed": None, **single}.items():
         value = statistics.fmean(value_of_experts(run, case, habits) for case in cases)

@@ -159,9 +159,10 @@ def score_seat(
     """The reward of the model's greedy report on each of the first sealed team cases."""
     engine = TransformersEngine(end_id=chat.end_id, seed=seed)
     engine.set_policy(role, model.eval(), version=f"{role}@transfer")
+    data = DataConfig(difficulties=tuple(difficulties))
     verdicts = score_reports(
         role,
-        [team_scenario("test", 0, index, difficulties) for index in range(num_cases)],
+        [team_scenario(data, "test", index) for index in range(num_cases)],
         policy=role,
         engine=engine,
         chat=chat,

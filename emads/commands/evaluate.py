@@ -322,7 +322,7 @@ def list_shown_cases(run: Run, plays: Sequence[StagePlays]) -> list[ChosenCase]:
     config = run.config
     found: list[ChosenCase] = []
     for choice, place in choose_cases(rewards[0], rewards[-1]).items():
-        case = team_scenario("test", config.data.seed, place, test_difficulties(config))
+        case = team_scenario(config.data, "test", place, test_difficulties(config))
         game = choose_game(config)(case)
         briefs = {role: game.write_report_brief(role) for role in case.seats}
         outcomes = [(one.greedy if mode == "greedy" else one.sampled)[place] for one in shown]

@@ -50,14 +50,32 @@ ASKED_HABITS: Mapping[str, float] = {
     "easy": 0.15,
     "measured": 0.15,
 }
+# what experts of a habit offer besides, where a seat may make several offers on an option
+COMPANIONS: Mapping[str, tuple[str, ...]] = {
+    "measured": ("fair", "rising"),
+    "rising": ("lean", "full"),
+    "searched": ("full", "fair"),
+}
 SHARES: Mapping[str, int] = {"quarter": 4, "third": 3, "half": 2, "all": 1}  # of a budget, as divisors
 SHARE_HABITS: Mapping[str, float] = {"quarter": 0.4, "third": 0.2, "half": 0.2, "all": 0.2}
 FUNDING_HABITS: Mapping[str, float] = {"exact": 0.4, "return": 0.3, "worth": 0.3}
 
 
-def sample_habit(rng: random.Random, habits: Mapping[str, float]) -> str:
-    """One habit, by the shares of the experts who hold it."""
-    return rng.choices(list(habits), weights=list(habits.values()))[0]
+def sample_habit(rng: random.Random, habits: Mapping[str, float], count: int = 1) -> str:
+    """`count` different habits in the order of `habits`, by the shares of the experts who hold them.
+
+    Example: sample_habit(rng, REPORT_HABITS, 2) == "lean rising"
+    """
+    drawn: list[str] = []
+    for _ in range(count):
+        left = {habit: share for habit, share in habits.items() if habit not in drawn}
+        drawn += rng.choices(list(left), weights=list(left.values()))
+    return " ".join(habit for habit in habits if habit in drawn)
+
+
+def with_companions(habit: str, count: int) -> str:
+    """The habit and those that serve best beside it, at most `count` in all."""
+    return " ".join((habit, *COMPANIONS.get(habit, ())[: count - 1]))
 
 
 def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part | None:
@@ -119,10 +137,20 @@ def name_amount(case: PlayableCase, seat: str, option: str, habit: str) -> int:
     return amount if cheapest <= amount else max(budget, cheapest)
 
 
-def best_report(case: PlayableCase, seat: str, habit: str) -> Report:
-    """Report of an expert of this habit: one offer per option on which there is something to offer."""
-    chosen = [choose_part(case, seat, option, habit) for option in case.options]
-    offers = [make_offer(part) for part in chosen if part is not None]
+def choose_parts(case: PlayableCase, seat: str, habits: str) -> list[tuple[str, Part]]:
+    """What an expert of these habits, with blanks between them, offers: option by option, each part once."""
+    chosen: dict[tuple[str, tuple[str, ...]], tuple[str, Part]] = {}
+    for option in case.options:
+        for habit in habits.split():
+            part = choose_part(case, seat, option, habit)
+            if part is not None:
+                chosen.setdefault((option, part.choice), (habit, part))
+    return list(chosen.values())
+
+
+def best_report(case: PlayableCase, seat: str, habits: str) -> Report:
+    """Report of an expert of these habits: on every option an offer by each of them."""
+    offers = [make_offer(part) for _, part in choose_parts(case, seat, habits)]
     needs = [option for option in case.options if is_needed(case, seat, option)]
     veto = [option for option in case.options if is_vetoed(case, seat, option)]
     return Report(offers=offers, needs=needs, veto=veto, note=_note(needs, veto))

@@ -14,7 +14,7 @@ from emads.commands.review import measure_doubt
 from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
-from training.config.run_config import FIRST_REVIEW_INDEX
+from training.config.run_config import FIRST_REVIEW_INDEX, DataConfig
 from training.data.demonstrations import team_scenario
 from training.feedback.labels import QUEUE_FILE, read_queue
 from training.feedback.rows import encode_answer
@@ -96,7 +96,7 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
     keys = {
         scenario.key: scenario
         for scenario in (
-            team_scenario("train", config.data.seed, first + number, config.data.difficulties)
+            team_scenario(config.data, "train", first + number)
             for number in range(config.review.num_scenarios)
         )
     }
@@ -132,7 +132,7 @@ def test_mistakes_are_one_line(arguments: tuple[object, ...], message: str) -> N
     assert len(err.strip().splitlines()) == 1
 
 
-CASE = team_scenario("train", 0, 0, (1,))
+CASE = team_scenario(DataConfig(), "train", 0, (1,))
 
 
 def episode(decision: str, votes: dict[str, str] | None = None, case: TeamScenario = CASE) -> Episode:

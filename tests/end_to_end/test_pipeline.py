@@ -29,6 +29,7 @@ from roles.team import TEAM_ROLES
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
 from training.config.loading import load_config
+from training.config.run_config import DataConfig
 from training.data import demonstrations
 from training.data.demonstrations import team_scenario
 from training.models.weights import copy_weights, load_weights, weights_differ
@@ -279,7 +280,7 @@ def test_a_deleted_marker_runs_its_stage_again_and_nothing_else(copied: Path) ->
 def test_a_meeting_can_be_read(made: Made) -> None:
     status, out, _ = run_cli("simulate", made.path, "--index", 3)
     assert status == 0
-    case = team_scenario("test", 0, 3, Run.open(made.path).config.data.difficulties)
+    case = team_scenario(DataConfig(), "test", 3, Run.open(made.path).config.data.difficulties)
     assert case.key in out
     for seat in case.seats:
         assert PlanGame(case, "short").write_report_brief(seat).splitlines()[0] in out

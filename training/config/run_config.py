@@ -81,6 +81,8 @@ class DataConfig(Section):
     """Demonstrations per role that SFT goes over again and again; 0 takes new ones always."""
     seat_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
+    offers_per_option: Annotated[int, Field(ge=1, le=3)] = 1
+    """Most parts that a seat may offer on one option of a team case; ReconcileGPT funds one of them."""
     replan_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the supervised rows that show a governed episode with a re-plan, for marl.protocol full."""
 

@@ -20,7 +20,7 @@ from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import Meeting, hold_meeting
 from simulator.chat import Chat
 from simulator.tool_calls import format_tool_call
-from training.config.run_config import RunConfig
+from training.config.run_config import DataConfig, RunConfig
 
 
 def refuse_one_call(
@@ -143,9 +143,10 @@ def role_scenario(
     return families(style)[role].generate(split, seed, index, difficulty_of(index, difficulties))
 
 
-def team_scenario(split: Split, seed: int, index: int, difficulties: Sequence[int]) -> TeamScenario:
-    """The index-th team case."""
-    return team.generate(split, seed, index, difficulty_of(index, difficulties))
+def team_scenario(data: DataConfig, split: Split, index: int, levels: Sequence[int] = ()) -> TeamScenario:
+    """The index-th team case of a run's data; `levels` are difficulties in place of the run's."""
+    level = difficulty_of(index, levels or data.difficulties)
+    return team.generate(split, data.seed, index, level, data.offers_per_option)
 
 
 def demonstration_row(
@@ -187,15 +188,14 @@ def seat_row(
 
 @lru_cache(maxsize=4)  # the roles of one model take turns: each meeting gives a row to all of them
 def _hold(
+    data: DataConfig,
     split: Split,
-    seed: int,
     index: int,
-    difficulty: int,
     style: Style,
     questions: int | None,
     habits: Habits | None,
 ) -> tuple[PlanGame, Meeting]:
-    game = PlanGame(team.generate(split, seed, index, difficulty), style, questions)
+    game = PlanGame(team_scenario(data, split, index), style, questions)
     return game, hold_meeting(game, habits=habits)
 
 
@@ -211,7 +211,7 @@ def corpus(config: RunConfig, count: int) -> Iterator[str]:
         drawn = (role_scenario(role.name, "train", seed, n, levels, style) for n in range(count))
         yield from family_texts(families(style)[role.name], drawn)
     for index in range(count):
-        game = PlanGame(team_scenario("train", seed, index, levels), style, config.model.questions)
+        game = PlanGame(team_scenario(config.data, "train", index), style, config.model.questions)
         for name, messages in hold_meeting(game).messages.items():
             for message in messages:
                 yield message.brief
@@ -261,8 +261,7 @@ def supervised_rows(
     share = data.seat_share if seat_share is None else seat_share
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and is_in_share(row, share):
-            level = difficulty_of(row, data.difficulties)
-            game, meeting = _hold(split, data.seed, row, level, model.prompts, model.questions, habits)
+            game, meeting = _hold(data, split, row, model.prompts, model.questions, habits)
             yield seat_row(role, game, chat, meeting=meeting, refused_share=refused)
         else:
             scenario = role_scenario(role, split, data.seed, row, data.difficulties, model.prompts)

@@ -103,13 +103,14 @@ def demonstrate_alone(case: TeamScenario, style: Style) -> tuple[Step, ...]:
     """An expert meeting on the case, written down by one head; parts by code in short style, else by name."""
     meeting = hold_meeting(PlanGame(case, style, 0), with_tools=False)
     offers = {seat: report["offers"] if report else [] for seat, report in meeting.reports.items()}
-    names = {
-        seat: {offer["option"]: _name_part(case, seat, offer, style) for offer in own}
-        for seat, own in offers.items()
-    }
     decision = Decision.model_validate(meeting.decision)
     option = decision.option
-    parts = {seat: own[option] for seat, own in names.items() if seat in decision.fund and option in own}
+    parts = {
+        seat: _name_part(case, seat, offer, style)
+        for seat, own in offers.items()
+        for offer in own
+        if offer["option"] == option and offer["label"] in decision.fund
+    }
     plan = {"option": option, "parts": parts, "escalate": decision.escalate}
     answer = Step(text=f"{_read_habit(meeting, RECONCILER)}\n{json.dumps(plan)}")
     if style == "full":
@@ -117,7 +118,8 @@ def demonstrate_alone(case: TeamScenario, style: Style) -> tuple[Step, ...]:
         return (answer,) if decision.escalate else (Step(text="", call=call), answer)
     habits = " ".join(_read_habit(meeting, seat) for seat in case.seats)
     offered = {
-        seat: [code for of_option in own.values() for code in of_option] for seat, own in names.items()
+        seat: [code for offer in own for code in _name_part(case, seat, offer, style)]
+        for seat, own in offers.items()
     }
     return (Step(text=f"{habits}\n", call=ToolCall(name="sheet", arguments={"parts": offered})), answer)
 

@@ -225,5 +225,4 @@ def _single_grpo_config(config: RunConfig) -> GrpoConfig:
 
 def _draw(config: RunConfig, split: Split, index: int) -> Scenario:
     """The team case of this index as the single agent reads it."""
-    data = config.data
-    return make_scenario(team_scenario(split, data.seed, index, data.difficulties), config.model.prompts)
+    return make_scenario(team_scenario(config.data, split, index), config.model.prompts)

@@ -66,7 +66,7 @@ def first_joint_case(run: Run) -> int:
 def _team_cases(config: RunConfig, split: Split, first: int, count: int) -> list[TeamScenario]:
     data = config.data
     levels = test_difficulties(config) if split == "test" else data.difficulties
-    return [team_scenario(split, data.seed, first + place, levels) for place in range(count)]
+    return [team_scenario(data, split, first + place, levels) for place in range(count)]
 
 
 def joint_cases(config: RunConfig, step: int, first_case: int = FIRST_MARL_INDEX) -> list[TeamScenario]:

@@ -38,7 +38,8 @@ DECISION_EXAMPLE = '{"option": "B", "fund": ["cto", "risk"], "escalate": false}'
 
 def write_specialist_system(seat: Seat, public: PublicCase, *, with_tools: bool) -> str:
     """The system text of a specialist."""
-    return f"{title_of(seat.role)}. Offer one part per option. Answer like {REPORT_EXAMPLE}"
+    most = "one part" if public.offers_per_option == 1 else f"up to {public.offers_per_option} parts"
+    return f"{title_of(seat.role)}. Offer {most} per option. Answer like {REPORT_EXAMPLE}"
 
 
 def write_reconciler_system(public: PublicCase, *, with_tools: bool, most_questions: int) -> str:

@@ -19,6 +19,7 @@ from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.vllm.adapters import WEIGHTS
 from simulator.engines.vllm.engine import VLLMEngine
 from simulator.graph.runner import play_episodes
+from training.config.run_config import DataConfig
 from training.data.demonstrations import team_scenario
 
 pytestmark = NEEDS_VLLM
@@ -163,7 +164,7 @@ def test_a_killed_process_fails_the_calls_in_flight_and_is_started_again(
     for role in ROLES:
         engine.set_policy(role, adapter, version=f"{role}@0")
     before = ask(engine, make_prompts(1)[0]).token_ids
-    cases = [team_scenario("train", 0, index, (1, 2)) for index in range(8)]
+    cases = [team_scenario(DataConfig(), "train", index, (1, 2)) for index in range(8)]
 
     async def play() -> list[str | None]:
         episodes = asyncio.ensure_future(

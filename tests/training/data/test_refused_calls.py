@@ -101,7 +101,7 @@ def test_a_role_sees_a_refusal_and_does_not_learn_the_slip(role: str) -> None:
 def test_a_seat_sees_names_of_another_option_refused(seat: str) -> None:
     num_from_elsewhere = 0
     for index in range(12):
-        case = team_scenario("train", 0, index, DIFFICULTIES)
+        case = team_scenario(DataConfig(), "train", index, DIFFICULTIES)
         game = PlanGame(case, "full")
         message = hold_meeting(game).messages[seat][0]
         call_tool = partial(game.call_tool, seat, reports=message.reports)
@@ -134,6 +134,6 @@ def test_the_share_says_how_many_demonstrations_have_one(style: Style) -> None:
 
 
 def test_reconcilegpt_has_no_names_to_mistake() -> None:
-    game = PlanGame(team_scenario("train", 0, 0, (1,)), "full")
+    game = PlanGame(team_scenario(DataConfig(), "train", 0, (1,)), "full")
     assert "reconcile" in ROLES
     assert seat_row("reconcile", game, CHAT, refused_share=1.0) == seat_row("reconcile", game, CHAT)

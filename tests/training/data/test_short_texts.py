@@ -10,6 +10,7 @@ from scenarios.base import Split
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
 from simulator.chat import PlainChat
+from training.config.run_config import DataConfig
 from training.data.demonstrations import demonstration_row, role_scenario, seat_row, team_scenario
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -39,6 +40,6 @@ def test_role_families_stay_as_trained_teams_know_them(role: str) -> None:
 
 
 def test_the_table_stays_as_trained_teams_know_it() -> None:
-    cases = [team_scenario(s, 0, i, DIFFICULTIES) for s in SPLITS for i in range(NUM_CASES)]
+    cases = [team_scenario(DataConfig(), s, i, DIFFICULTIES) for s in SPLITS for i in range(NUM_CASES)]
     rows = [seat_row(role, PlanGame(case, "short"), PlainChat()) for case in cases for role in ROLES]
     assert compute_digest(rows) == DIGESTS["team"]

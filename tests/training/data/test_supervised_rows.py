@@ -83,7 +83,7 @@ def test_a_demonstration_row_is_the_engines_transcript(role: str, index: int) ->
 def test_seat_rows_are_the_engines_transcripts(index: int, style: Style) -> None:
     """Reports with their tool calls, questions, replies, decision and votes of a meeting, played for real."""
     chat = tiny_chat() if style == "short" else PlainChat()
-    game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), style, questions=1)
+    game = PlanGame(team_scenario(DataConfig(), "train", index, DIFFICULTIES), style, questions=1)
     for role, said in hold_meeting(game).messages.items():
         prompted, reports = game.prompt_role(role), dict[str, Any]()
 
@@ -114,7 +114,7 @@ def test_the_graph_plays_a_meeting_with_a_question_as_it_is_demonstrated(style: 
     make_game = partial(PlanGame, style=style, questions=1)
     num_asked = 0
     for index in range(NUM_CASES):
-        case = team_scenario("train", 0, index, DIFFICULTIES)
+        case = team_scenario(DataConfig(), "train", index, DIFFICULTIES)
         meeting = hold_meeting(make_game(case))
         engine = ScriptedEngine(chat, {role: read_out(said) for role, said in meeting.messages.items()})
         team, sampling = {role: role for role in ROLES}, Sampling(max_completion_tokens=5000)
@@ -165,7 +165,7 @@ def test_a_row_decodes_to_the_expected_text_in_the_expected_spans() -> None:
 
 
 def test_a_seat_row_trains_report_and_vote_only() -> None:
-    chat, game = PlainChat(), PlanGame(team_scenario("train", 0, 3, DIFFICULTIES), "short")
+    chat, game = PlainChat(), PlanGame(team_scenario(DataConfig(), "train", 3, DIFFICULTIES), "short")
     meeting = hold_meeting(game)
     report, vote = meeting.messages["coo"]
     assert vote.brief == game.write_vote_brief(meeting.drafts["coo"], "coo", meeting.reports)
@@ -222,7 +222,8 @@ def test_the_seats_share_is_kept_in_every_stretch(seat_share: float, num_seats: 
 
 def test_experts_of_different_habits_write_the_demonstrations() -> None:
     """In short style nobody is `fair`: what is fair is at times no step, and steps alone are listed."""
-    games = [PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short") for index in range(60)]
+    cases = [team_scenario(DataConfig(), "train", index, DIFFICULTIES) for index in range(60)]
+    games = [PlanGame(case, "short") for case in cases]
     meetings = [hold_meeting(game) for game in games]
     said = [(role, said) for one in meetings for role, said in one.messages.items()]
     words = {own[0].steps[-1].text.split()[0] for role, own in said if role != RECONCILER}
@@ -241,7 +242,7 @@ def test_experts_lean_towards_what_the_budget_asks_for() -> None:
     """Where money is tight more experts are strict than where it is ample, and fewer easy."""
     drawn: dict[str, list[str]] = {"tight": [], "ample": []}
     for index in range(150):
-        game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short")
+        game = PlanGame(team_scenario(DataConfig(), "train", index, DIFFICULTIES), "short")
         for seat in game.case.seats:
             band = budget_band(game.case, seat)
             if band in drawn:
@@ -254,7 +255,7 @@ def test_experts_lean_towards_what_the_budget_asks_for() -> None:
 def test_difficulties_take_turns() -> None:
     assert [difficulty_of(index, (1, 2, 5)) for index in range(7)] == [1, 2, 5, 1, 2, 5, 1]
     assert role_scenario("coo", "train", 0, 5, (1, 2, 5)).difficulty == 5
-    assert team_scenario("train", 0, 4, (1, 2, 5)).difficulty == 2
+    assert team_scenario(DataConfig(), "train", 4, (1, 2, 5)).difficulty == 2
 
 
 def test_demonstrations_that_play_would_cut_off_are_told_with_the_key_to_raise(

@@ -350,7 +350,7 @@ def test_a_seats_further_question_reads_as_the_template_renders_it(
     tokenizer: PreTrainedTokenizerBase, index: int
 ) -> None:
     chat = HFChat(tokenizer, short_prompts=True)
-    game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short")
+    game = PlanGame(team_scenario(DataConfig(), "train", index, DIFFICULTIES), "short")
     meeting, role, brief = hold_meeting(game), game.prompt_role("risk"), game.write_report_brief("risk")
     report, vote = (one.steps[-1].text for one in meeting.messages["risk"])
     question = game.write_vote_brief(meeting.decision, "risk", meeting.reports)

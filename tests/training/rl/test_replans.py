@@ -9,7 +9,7 @@ from tiny_models import tiny_chat
 from roles.team import RECONCILER
 from scenarios.base import Style
 from simulator.governance.record import GovernedRecord
-from training.config.run_config import RunConfig
+from training.config.run_config import DataConfig, RunConfig
 from training.data.demonstrations import TokenRow, team_scenario
 from training.rl.team import replans
 from training.rl.team.replans import play_experts, replan_rows
@@ -77,7 +77,7 @@ def test_episodes_are_played_once_for_all_roles(tmp_path: Path, monkeypatch: pyt
 
 
 def test_experts_write_offers_that_stand() -> None:
-    cases = [team_scenario("train", 0, index, (1, 2)) for index in range(4)]
+    cases = [team_scenario(DataConfig(), "train", index, (1, 2)) for index in range(4)]
     for record in play_experts(cases, tiny_chat(), STYLE):
         assert record.status in ("completed", "completed_with_alerts", "handed_over")
         for chapter in record.chapters:

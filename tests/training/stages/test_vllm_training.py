@@ -20,7 +20,7 @@ from simulator.agents.solo import SoloEpisode
 from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
 from training.config.rl_config import GrpoConfig, MarlConfig
-from training.config.run_config import EngineConfig
+from training.config.run_config import DataConfig, EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
 from training.models.engine_factory import open_engine
 from training.models.weights import save_weights
@@ -90,7 +90,7 @@ def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(
     monkeypatch.setattr(learner, "scorer", SimpleNamespace(score=lambda groups: differ(score(groups))))
     before = weights_of(model)
     for step in range(2):
-        scenarios = [team_scenario("train", 0, 10 * step + i, DIFFICULTIES) for i in range(2)]
+        scenarios = [team_scenario(DataConfig(), "train", 10 * step + i, DIFFICULTIES) for i in range(2)]
         groups = learner.play(scenarios)
         versions = {
             turn.policy_version

@@ -80,8 +80,7 @@ def replan_rows(
 def _play_again(config: RunConfig, chat: Chat, first_row: int, split: Split) -> Iterator[GovernedRecord]:
     """Episodes of experts in which a plan was made again."""
     for first in count(FIRST_INDEX + first_row * CASES_PER_ROW, BLOCK):
-        seed, levels = config.data.seed, config.data.difficulties
-        cases = [team_scenario(split, seed, first + place, levels) for place in range(BLOCK)]
+        cases = [team_scenario(config.data, split, first + place) for place in range(BLOCK)]
         for record in play_experts(cases, chat, config.model.prompts):
             if any(chapter.attempt and chapter.drafts for chapter in record.chapters):
                 yield record
@@ -119,9 +118,10 @@ def write_short(cases: Sequence[PlayableCase]) -> Mapping[str, SeededPolicy]:
     def decide(table: ReadTable, rng: random.Random) -> str:
         habit = sample_habit(rng, FUNDING_HABITS)
         decision: Decision = best_decision(table.public, table.reports, habit)
-        in_order = decision.model_copy(update={"fund": sorted(decision.fund, key=order.__getitem__)})
+        fund = sorted(decision.fund, key=lambda label: order[label.rstrip("123")])
+        in_order = decision.model_copy(update={"fund": fund})
         return f"{habit}\n{TEXTS['short'].write_decision(in_order)}"
 
     seats = list_specialists(cases)
-    order = {seat: place for place, seat in enumerate(seats)}  # of labels: one offer per option and seat
+    order = {seat: place for place, seat in enumerate(seats)}  # of labels: a seat's name and offer's number
     return {**{role: make(role) for role in seats}, RECONCILER: reconciler_policy(decide)}
