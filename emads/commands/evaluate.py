@@ -48,7 +48,6 @@ from training.data.demonstrations import team_scenario
 from training.models.weights import stage_marker
 from training.rl.solo.alarms import alarms_by_stage, read_alarms
 from training.runs.run_folder import Run, find_versions
-from training.stages.controls import check_controls
 from training.stages.evaluation import GOVERNED_STAGES, UNTRAINED, play_sealed_role, weights_of
 from training.stages.from_config import choose_game, test_difficulties
 from training.stages.table import STAGES, list_stages
@@ -66,12 +65,7 @@ def run_demo(
 
     Returns: GATE_FAILURE where `gate` is asked for and a gate is red, else 0; a demo too small for its
         gates leaves them unjudged.
-
-    Raises:
-        UserError: controls that the config leaves no room for.
     """
-    if controls:
-        check_controls(config)
     runs = []
     for number in range(seeds):
         data = config.data.model_copy(update={"seed": config.data.seed + number})

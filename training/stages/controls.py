@@ -18,7 +18,6 @@ from typing import Any
 from evaluation.scoring.baselines import play_alone
 from evaluation.scoring.outcomes import TEAM, StagePlays
 from evaluation.scoring.sealed_plays import score_all
-from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Split
 from scenarios.registry import families
@@ -31,7 +30,7 @@ from training.config.rl_config import GrpoConfig
 from training.config.run_config import FIRST_GRPO_INDEX, FIRST_MARL_INDEX, RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
 from training.data.single_agent import make_scenario, single_family, single_role
-from training.models.adapters import roles_of
+from training.models.adapters import list_owners, roles_of
 from training.models.engine_factory import serve
 from training.models.weights import load_trainable, load_weights
 from training.rl.hosts import serve_roles
@@ -46,6 +45,7 @@ from training.stages.sft import (
     count_control_steps,
     count_rows,
     first_further_row,
+    report_drawn,
     train_on_rows,
     train_role,
 )
@@ -94,15 +94,6 @@ def sample_right(run: Run, owner: str, source: str) -> list[TokenRow]:
 NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them
 
 
-def check_controls(config: RunConfig) -> None:
-    """Refuse, with a UserError, one adapter for all roles: it leaves none for the single agent."""
-    if config.model.adapter_sharing == "shared":
-        raise UserError(
-            "controls train a single agent beside the roles, and with model.adapter_sharing 'shared' there is"
-            " one adapter for all: set it to per_role, or leave the controls out"
-        )
-
-
 def count_joint_transcripts(config: RunConfig, role: str) -> int:
     """The role's transcripts that joint training plays and learns from; 0 of a role without a seat."""
     marl = config.marl
@@ -121,6 +112,12 @@ def count_grpo_steps(config: RunConfig, owner: str) -> int:
     """GRPO steps that play as many transcripts as joint training."""
     count = sum(count_joint_transcripts(config, role) for role in roles_of(owner))
     return max(1, round(count / (config.grpo.prompts_per_step * config.grpo.group_size)))
+
+
+def count_single_sft_steps(config: RunConfig) -> int:
+    """SFT steps of the single agent: it learns from as many transcripts as each role does."""
+    num_roles = len(roles_of(list_owners(config.model)[0]))
+    return max(1, round(config.sft.max_steps / num_roles))
 
 
 def count_single_grpo_steps(config: RunConfig) -> int:
@@ -145,9 +142,10 @@ def train_single_sft(run: Run, owner: str, source: str) -> None:
 
     def write(split: Split, count: int) -> list[TokenRow]:
         cases = (_draw(config, split, index) for index in range(count))
-        return [demonstration_row(family, case, chat, {SINGLE: role}) for case in cases]
+        rows = (demonstration_row(family, case, chat, {SINGLE: role}) for case in cases)
+        return list(report_drawn(rows, 1))
 
-    steps = config.sft.max_steps
+    steps = count_single_sft_steps(config)
     train_on_rows(
         run,
         "single_sft",

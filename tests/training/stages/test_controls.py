@@ -10,7 +10,6 @@ from planned_faults import PlannedFaultError, parse_faults, plan_faults
 from tiny_models import make_tiny_base, tiny_chat
 
 from emads.commands.evaluate import run_demo
-from roles.errors import UserError
 from roles.team import RECONCILER
 from scenarios.base import Style, ToolCall
 from scenarios.team import generate
@@ -24,11 +23,11 @@ from training.data.demonstrations import demonstration_row, supervised_rows
 from training.data.single_agent import single_family, single_role
 from training.runs.run_folder import Run
 from training.stages.controls import (
-    check_controls,
     count_grpo_steps,
     count_joint_transcripts,
     count_sft_steps,
     count_single_grpo_steps,
+    count_single_sft_steps,
 )
 
 WEIGHTS = TeamRewardWeights()
@@ -53,10 +52,10 @@ def test_controls_learn_from_as_many_transcripts_as_joint_training() -> None:
     assert count_sft_steps(twice, "cto") == 2 * count_sft_steps(once, "cto")
 
 
-def test_one_adapter_for_all_leaves_none_for_the_single_agent() -> None:
-    shared = load_config(None, ("model.adapter=lora", "model.adapter_sharing=shared"))
-    with pytest.raises(UserError, match="set it to per_role"):
-        check_controls(shared)
+def test_the_single_agent_learns_from_as_many_transcripts_as_each_role() -> None:
+    per_role = load_config(None, ("sft.max_steps=100",))
+    shared = load_config(None, ("sft.max_steps=100", "model.adapter_sharing=shared"))  # five roles take turns
+    assert (count_single_sft_steps(per_role), count_single_sft_steps(shared)) == (100, 20)
 
 
 @pytest.mark.parametrize("style", ["short", "full"])
