@@ -30,7 +30,6 @@ from scenarios.team.experts import (
     choose_part,
     make_offer,
     sample_habit,
-    with_companions,
 )
 from scenarios.team.funding import Funding, fund_in_order, list_fundings
 from scenarios.team.offers import (
@@ -89,11 +88,9 @@ def check_reports(scenario: TeamScenario, reports: Mapping[str, Report]) -> dict
 
 
 def write_reports(scenario: TeamScenario, habit: str | None, rng: random.Random) -> dict[str, Report]:
-    """Reports of experts of one habit and its companions; with None every seat draws its own."""
-    most = scenario.offers_per_option
-    named = habit and with_companions(habit, most)
+    """Reports of experts of one habit; with None every seat draws its own."""
     return {
-        seat: best_report(scenario, seat, named or sample_habit(rng, REPORT_HABITS, most))
+        seat: best_report(scenario, seat, habit or sample_habit(rng, REPORT_HABITS))
         for seat in scenario.seats
     }
 

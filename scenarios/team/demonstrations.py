@@ -24,11 +24,8 @@ from scenarios.team.experts import (
     best_reply,
     best_report,
     best_vote,
-    choose_parts,
-    make_offer,
     name_amount,
     sample_habit,
-    with_companions,
 )
 from scenarios.team.frontier import Band, budget_band
 from scenarios.team.funding import best_funding
@@ -88,7 +85,6 @@ def hold_meeting(
     case = game.case
     rng = random.Random(f"habit/{case.key}")
     reporting, funding = habits or (None, None)
-    reporting = reporting and with_companions(reporting, case.public.offers_per_option)
     said: dict[str, list[ExpertMessage]] = {}
     reports: dict[str, dict[str, Any] | None] = {}
     for seat in case.seats:
@@ -133,17 +129,16 @@ def hold_meeting(
 
 
 def draw_report_habit(game: PlanGame, seat: str, rng: random.Random) -> str:
-    """As many habits of reporting as offers per option, by the experts' shares; in full style amounts.
+    """A habit of reporting, by the experts' shares; in full style one that names an amount.
 
     In short style experts tilt towards the reach of the budget. Briefs list steps alone there; what is fair
     is at times none of them.
     """
-    count = game.case.public.offers_per_option
     if game.style == "full":
-        return sample_habit(rng, SHARE_HABITS, count)
+        return sample_habit(rng, SHARE_HABITS)
     tilt = TILT[budget_band(game.case, seat)]
     habits = [habit for habit in REPORT_HABITS if habit != "fair"]
-    return sample_habit(rng, {habit: REPORT_HABITS[habit] * tilt.get(habit, 1) for habit in habits}, count)
+    return sample_habit(rng, {habit: REPORT_HABITS[habit] * tilt.get(habit, 1) for habit in habits})
 
 
 def _draw_funding_habit(game: PlanGame, rng: random.Random) -> str:
@@ -152,17 +147,19 @@ def _draw_funding_habit(game: PlanGame, rng: random.Random) -> str:
     return sample_habit(rng, led if game.style == "full" else FUNDING_HABITS)
 
 
-def show_report(game: PlanGame, seat: str, habits: str, *, with_tools: bool = True) -> Steps:
-    """The seat's work and its report by the habits."""
-    report = best_report(game.case, seat, habits)
+def show_report(game: PlanGame, seat: str, habit: str, *, with_tools: bool = True) -> Steps:
+    """The seat's work and its report by the habit."""
+    report = best_report(game.case, seat, habit)
     answer = TEXTS[game.style].write_report(game.case, seat, report)
     if not (with_tools and game.prompt_role(seat).tools):
-        return (Step(text=f"{habits}\n{answer}"),)
+        return (Step(text=f"{habit}\n{answer}"),)
     steps: list[Step] = []
-    said, bests = habits, ""
-    for number, (habit, part) in enumerate(choose_parts(game.case, seat, habits), 1):
-        offer, later = make_offer(part), len(report.offers) - number  # each of those takes a call at least
-        amount = name_amount(game.case, seat, offer.option, habit) if habit in SHARES else offer.cost
+    said, bests = habit, ""
+    options = [offer.option for offer in report.offers]
+    for place, offer in enumerate(report.offers):
+        later = len(report.offers) - place - 1  # each of these takes a call at least
+        is_first = habit in SHARES and offer.option not in options[:place]
+        amount = name_amount(game.case, seat, offer.option, habit) if is_first else offer.cost
         found, said = _search_offer(game.case, seat, offer, amount, said, MOST_CALLS - len(steps) - later)
         bests = _lines(bests, _say_offer(offer))
         said = _lines(said, bests)

@@ -1,12 +1,12 @@
 """Experts of several habits at the table; each habit is right by its role's own reward.
 
-A seat's habit says which part it offers on every option: `full` the one of the largest worth, `lean` the
-first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the best part
-at a quarter of the budget, `measured` all steps over a hurdle of 2, 1 or 0.6 where money is tight, in the
-middle or ample, `rising` all steps whose return allows for the share of the budget that the offer then
-takes, `searched` what the best policy found offers (`scenarios.team.searched`). A seat that finds its part
-by measuring names the most that it may cost instead: a `quarter`, a `third` or a `half` of the budget, or
-`all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds: `exact` the best of all combinations,
+A seat's habit says which part it offers first on every option: `full` the one of the largest worth,
+`lean` the first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the
+best part at a quarter of the budget, `measured` all steps over a hurdle of 2, 1 or 0.6 where money is tight,
+in the middle or ample, `rising` all steps whose return allows for the share of the budget that the offer
+then takes, `searched` what the best policy found offers (`scenarios.team.searched`). A seat that finds its
+part by measuring names the most that it may cost instead: a `quarter`, a `third` or a `half` of the budget,
+or `all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds: `exact` the best of all combinations,
 `return` and `worth` offer by offer in that order. Joint training has to find out which habits serve the
 team best together.
 """
@@ -15,6 +15,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import zip_longest
 
 from roles.team import NO_OPTION, Ask, Decision, Offer, OfferReply, Report, Vote
 from scenarios.base import Step, Style
@@ -50,32 +51,14 @@ ASKED_HABITS: Mapping[str, float] = {
     "easy": 0.15,
     "measured": 0.15,
 }
-# what experts of a habit offer besides, where a seat may make several offers on an option
-COMPANIONS: Mapping[str, tuple[str, ...]] = {
-    "measured": ("fair", "rising"),
-    "rising": ("lean", "full"),
-    "searched": ("full", "fair"),
-}
 SHARES: Mapping[str, int] = {"quarter": 4, "third": 3, "half": 2, "all": 1}  # of a budget, as divisors
 SHARE_HABITS: Mapping[str, float] = {"quarter": 0.4, "third": 0.2, "half": 0.2, "all": 0.2}
 FUNDING_HABITS: Mapping[str, float] = {"exact": 0.4, "return": 0.3, "worth": 0.3}
 
 
-def sample_habit(rng: random.Random, habits: Mapping[str, float], count: int = 1) -> str:
-    """`count` different habits in the order of `habits`, by the shares of the experts who hold them.
-
-    Example: sample_habit(rng, REPORT_HABITS, 2) == "lean rising"
-    """
-    drawn: list[str] = []
-    for _ in range(count):
-        left = {habit: share for habit, share in habits.items() if habit not in drawn}
-        drawn += rng.choices(list(left), weights=list(left.values()))
-    return " ".join(habit for habit in habits if habit in drawn)
-
-
-def with_companions(habit: str, count: int) -> str:
-    """The habit and those that serve best beside it, at most `count` in all."""
-    return " ".join((habit, *COMPANIONS.get(habit, ())[: count - 1]))
+def sample_habit(rng: random.Random, habits: Mapping[str, float]) -> str:
+    """One habit, by the shares of the experts who hold it."""
+    return rng.choices(list(habits), weights=list(habits.values()))[0]
 
 
 def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part | None:
@@ -137,20 +120,25 @@ def name_amount(case: PlayableCase, seat: str, option: str, habit: str) -> int:
     return amount if cheapest <= amount else max(budget, cheapest)
 
 
-def choose_parts(case: PlayableCase, seat: str, habits: str) -> list[tuple[str, Part]]:
-    """What an expert of these habits, with blanks between them, offers: option by option, each part once."""
-    chosen: dict[tuple[str, tuple[str, ...]], tuple[str, Part]] = {}
-    for option in case.options:
-        for habit in habits.split():
-            part = choose_part(case, seat, option, habit)
-            if part is not None:
-                chosen.setdefault((option, part.choice), (habit, part))
-    return list(chosen.values())
+def choose_parts(case: PlayableCase, seat: str, option: str, habit: str) -> list[Part]:
+    """All that an expert of the habit offers on the option: the habit's part, then the steps next to it.
+
+    As many as the case's `offers_per_option`, where there are so many; the cheaper neighbour comes first.
+    """
+    chosen = choose_part(case, seat, option, habit)
+    if chosen is None:
+        return []
+    steps = list_steps(case, seat, option)
+    cheaper = [part for part in reversed(steps) if part.cost < chosen.cost]
+    dearer = [part for part in steps if part.cost > chosen.cost]
+    beside = [part for pair in zip_longest(cheaper, dearer) for part in pair if part is not None]
+    return [chosen, *beside][: case.public.offers_per_option]
 
 
-def best_report(case: PlayableCase, seat: str, habits: str) -> Report:
-    """Report of an expert of these habits: on every option an offer by each of them."""
-    offers = [make_offer(part) for _, part in choose_parts(case, seat, habits)]
+def best_report(case: PlayableCase, seat: str, habit: str) -> Report:
+    """Report of an expert of this habit: offers on every option on which there is something to offer."""
+    parts = [part for option in case.options for part in choose_parts(case, seat, option, habit)]
+    offers = [make_offer(part) for part in parts]
     needs = [option for option in case.options if is_needed(case, seat, option)]
     veto = [option for option in case.options if is_vetoed(case, seat, option)]
     return Report(offers=offers, needs=needs, veto=veto, note=_note(needs, veto))
