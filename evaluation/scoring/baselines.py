@@ -5,10 +5,11 @@ Every vote is by the book except where a baseline says otherwise.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import combinations
 
 from evaluation.scoring.outcomes import RoleOutcome, TeamOutcome, describe_solo
 from evaluation.scoring.sealed_plays import score_all
@@ -232,19 +233,45 @@ def _buy_by_return(scenario: TeamScenario, option: str) -> tuple[int, Plan] | No
 
 def play_best_habits(scenario: TeamScenario, _rng: random.Random) -> TablePlay:
     """Each seat's best habit in hindsight, option by option, funded exactly: what the habits could reach."""
+
+    def list_offered(seat: str, option: str) -> list[Part]:
+        offered = [choose_part(scenario, seat, option, habit) for habit in REPORT_HABITS]
+        return [scenario.case.parts[seat][option][0], *(part for part in offered if part is not None)]
+
+    best = _find_best(scenario, list_offered)
+    return play_plan(scenario, best[1] if best else None)
+
+
+def play_fields(count: int) -> TablePlayer:
+    """The best plan with parts of `count` seats alone, the best such seats in hindsight.
+
+    No single agent that reads the facts of so few seats earns more. Limits of the others are known to it.
+    """
+
+    def play(scenario: TeamScenario, _rng: random.Random) -> TablePlay:
+        def list_known(known: Collection[str], seat: str, option: str) -> Sequence[Part]:
+            return scenario.case.parts[seat][option][: None if seat in known else 1]  # the first buys nothing
+
+        chosen = combinations(scenario.seats, count)
+        plans = [_find_best(scenario, partial(list_known, known)) for known in chosen]
+        best = max((plan for plan in plans if plan), key=lambda plan: plan[0], default=None)
+        return play_plan(scenario, best[1] if best else None)
+
+    return play
+
+
+def _find_best(
+    scenario: TeamScenario, parts_of: Callable[[str, str], Sequence[Part]]
+) -> tuple[int, Plan] | None:
+    """Worth and plan of the most worth from these parts of each seat and option; None: none can be run."""
     case = scenario.case
     best: tuple[int, Plan] | None = None
     for option in scenario.options:
-        frontiers = []
-        for seat, own in case.parts.items():
-            nothing = own[option][0]
-            offered = [choose_part(scenario, seat, option, habit) for habit in REPORT_HABITS]
-            frontiers.append(list_efficient([nothing, *(part for part in offered if part is not None)]))
-        found = combine(frontiers, case.budget)
+        found = combine([list_efficient(parts_of(seat, option)) for seat in case.parts], case.budget)
         if found and (best is None or case.options[option].base + found[-1].worth > best[0]):
             funded = {part.seat: part.choice for part in found[-1].list_parts()}
             best = (case.options[option].base + found[-1].worth, Plan(option=option, funded=funded))
-    return play_plan(scenario, best[1] if best else None)
+    return best
 
 
 def play_optimum(scenario: TeamScenario, _rng: random.Random) -> TablePlay:
@@ -288,6 +315,8 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "random": play_chair(decide_at_random),
     "greedy": play_chair(decide_richest),
     "majority": play_chair(decide_by_majority),
+    "one_field": play_fields(1),
+    "two_fields": play_fields(2),
     "single": play_one_head,
     **{name: play_experts(*habits) for name, habits in EXPERTS.items()},
     "reachable": play_best_habits,

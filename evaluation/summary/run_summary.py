@@ -59,6 +59,7 @@ TEAM_COMPARISONS = (
     ("marl", "sft_best_habit"),
     ("marl", "single_grpo"),
     ("marl_governed", "grpo_governed"),
+    ("marl", "two_fields"),
     ("marl", "oracle_common"),
     ("marl", "oracle_best"),
     ("marl", "oracle_rising"),

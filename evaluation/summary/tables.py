@@ -37,6 +37,8 @@ TEAM_TITLES = {
     "random": "random team",
     "greedy": "heuristic team",
     "majority": "majority vote",
+    "one_field": "optimum of one seat's parts",
+    "two_fields": "optimum of two seats' parts",
     "single": "one rule that sees every seat's facts",
     "oracle_common": "experts of mixed habits",
     "oracle_best": "experts of the best habits written by hand",

@@ -164,8 +164,8 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
         }  # fmt: skip
         assert stages_of_role["oracle"]["mean"] == 1.0
     baselines = {
-        "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle_rising",
-        "oracle_searched", "reachable", "oracle",
+        "random", "greedy", "majority", "one_field", "two_fields", "single", "oracle_common", "oracle_best",
+        "oracle_rising", "oracle_searched", "reachable", "oracle",
     }  # fmt: skip
     assert set(summary["team"]) == {*TRAINED, *baselines, "paired"}
     assert {"marl-grpo", "marl-grpo_greedy"} <= set(summary["team"]["paired"])

@@ -2,6 +2,7 @@
 
 import random
 from functools import cache, partial
+from itertools import combinations, product
 from statistics import fmean
 
 import pytest
@@ -19,12 +20,15 @@ from evaluation.scoring.baselines import (
     play_best_habits,
     play_chair,
     play_experts,
+    play_fields,
     play_one_head,
     play_optimum,
+    play_plan,
     play_team_baselines,
     write_reports,
 )
 from roles.team import SPECIALISTS
+from scenarios.company.records import Plan
 from scenarios.team import PlanGame, TeamScenario, decision_value, generate
 from scenarios.team.experts import best_decision
 from simulator.reward import TeamRewardWeights, score_episode
@@ -60,6 +64,27 @@ def test_players_that_do_not_pool_what_seats_know_stay_behind(difficulty: int) -
     assert all(mean_value(play_chair(follow_seat(seat)), cases) < best - 0.15 for seat in SPECIALISTS)
     assert best < mean_value(play_best_habits, cases) - 0.05  # a choice of habits per case is worth learning
     assert mean_value(play_one_head, cases) > 0.95
+
+
+def test_the_parts_of_few_seats_are_worth_what_enumeration_finds() -> None:
+    """No plan with parts of two seats earns more; what all four seats have is the optimum."""
+    for case in draw(1, 12):
+        best = 0.0
+        for option, known in product(case.options, combinations(SPECIALISTS, 2)):
+            own = case.case.parts
+            for parts in product(*(own[seat][option] for seat in known)):
+                others = [own[seat][option][0] for seat in SPECIALISTS if seat not in known]
+                if sum(part.cost for part in parts) <= case.public.budget and all(
+                    part.keeps_limit for part in (*parts, *others)
+                ):
+                    plan = Plan(option=option, funded={part.seat: part.choice for part in (*parts, *others)})
+                    play = play_plan(case, plan)
+                    found = decision_value(case, check_reports(case, play.reports), play.decision)
+                    best = max(best, found)
+        assert mean_value(play_fields(2), (case,)) == (best if case.optimum else 1.0)
+    values = [mean_value(play_fields(count), draw(1)) for count in (1, 2, 3, 4)]
+    assert values == sorted(values)
+    assert values[1] < 0.5 < values[2] < values[3] == 1
 
 
 @pytest.mark.slow
