@@ -262,7 +262,7 @@ PAD, UNKNOWN, END = "<|pad|>", "<|unknown|>", "<|end|>"
 HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 TOOL_MARKERS = ("<tool_call>", "</tool_call>")
 # numbers, option letters, sector names, and the words whose choice is the answer
-_WORDS = "cto|coo|risk|cost|none|ok|no|true|false|accept|object"
+_WORDS = "(?:cto|coo|risk|cost)[1-9]?|none|ok|no|true|false|accept|object"  # labels such as cto2, too
 _CUT = (
     r"[A-Z][0-9](?![0-9])|[0-9]{1,2}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>"
     rf"| ?\b(?:{_WORDS})\b ?"
