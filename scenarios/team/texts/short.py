@@ -6,6 +6,7 @@ word for what each returns, ReconcileGPT what every option is worth by each way 
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roles.team import Ask, Decision, Offer, OfferReply, Report, Vote
@@ -122,7 +123,7 @@ def write_decision_brief(
 ) -> str:
     """Offers by option, and what they come to by every way of funding, best option first.
 
-    Where ReconcileGPT may ask: also what an offer of each seat may cost on the sheet's best option.
+    Where ReconcileGPT may ask: also what an offer of each seat may cost on the best option that is left.
 
     Example: "A 30: cto 9 14 need, coo 7 10\\nB 26: risk 13 20\\nBudget 40.\\nexact\\nA 54: cto coo\\n..."
     """
@@ -140,7 +141,8 @@ def write_decision_brief(
             if option not in ruled_out:
                 fund = " ".join(offer.label for offer in plan.offers) if plan else ""
                 lines.append(f"{option} {plan.worth}: {fund or 'nothing'}" if plan else f"{option} no")
-    leader = compare_options(public, table)[1] if may_ask else None
+    left = {letter: option for letter, option in public.options.items() if letter not in ruled_out}
+    leader = compare_options(replace(public, options=left), table)[1] if may_ask else None
     if leader is not None:
         room = ", ".join(f"{seat} {most_cost(public, leader, seat)}" for seat in public.seats)
         lines.append(f"{leader.option} left {public.budget - leader.cost}: {room}")

@@ -133,6 +133,8 @@ def test_small_models_that_may_ask_read_what_each_offer_may_cost() -> None:
     """18 of 40 are spent on A: another offer costs 22 at most, one in place of CTO's 40."""
     table = {"cto": tabled("cto", ("A", 18, 20)), "coo": EMPTY_REPORT}
     assert brief(make_public(40), table, may_ask=True).endswith("\nA left 22: cto 40, coo 22")
+    without_a = brief(make_public(40), table, ["A"], may_ask=True)
+    assert without_a.endswith("\nB left 40: cto 40, coo 40")
     vetoed = table | {"coo": replace(EMPTY_REPORT, veto=("A", "B"))}
     assert brief(make_public(40), vetoed, may_ask=True) == brief(make_public(40), vetoed)
 
