@@ -157,21 +157,19 @@ class Risk(Answer):
     severity: Annotated[int, Field(ge=0, le=MOST_SEVERITY)]
 
 
-class ThreatsAnswer(Answer):
-    """Example: ThreatsAnswer(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
-    controls=["restore tests"], escalate=False)"""
-
-    risks: Annotated[list[Risk], Field(max_length=100)]
-    controls: Annotated[list[str], Field(max_length=20)]
-    escalate: bool
-
-
 class ApplyArguments(Answer):
     """Example: ApplyArguments(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
     controls=[])"""
 
     risks: Annotated[list[Risk], Field(max_length=100)]
     controls: Annotated[list[str], Field(max_length=20)]
+
+
+class ThreatsAnswer(ApplyArguments):
+    """Example: ThreatsAnswer(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
+    controls=["restore tests"], escalate=False)"""
+
+    escalate: bool
 
 
 APPLY = make_tool(
@@ -459,7 +457,7 @@ def judge(facts: Facts, truth: Truth, answer: ThreatsAnswer) -> Verdict:
     return accept(kept, graded, WEIGHTS, right, says)
 
 
-def find_mistake(facts: Facts, stated: ThreatsAnswer | ApplyArguments) -> str:
+def find_mistake(facts: Facts, stated: ApplyArguments) -> str:
     """A threat, asset or control that there is not, or that stands twice; "" for none.
 
     Of a call also a severity that no likelihood and impact of the asset make.
@@ -476,7 +474,7 @@ def find_mistake(facts: Facts, stated: ThreatsAnswer | ApplyArguments) -> str:
         return f"no control {unknown[0][:40]!r}"
     if len(set(stated.controls)) < len(stated.controls):
         return "a control stands twice"
-    for risk in stated.risks if isinstance(stated, ApplyArguments) else ():
+    for risk in () if isinstance(stated, ThreatsAnswer) else stated.risks:
         impact = find_impact(facts["assets"][risk.asset])
         if risk.severity % max(1, impact) or risk.severity > MOST_LIKELIHOOD * impact:
             return f"severity {risk.severity} of {risk.threat} on {risk.asset} is no likelihood x impact"
