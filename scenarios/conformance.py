@@ -4,14 +4,18 @@ Problems come back as text, "<check>: <scenario>: <what>", so that an author see
 """
 
 import dataclasses
+import importlib.util
 import json
 import math
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from roles.errors import UserError, unknown
 from scenarios.base import (
     MAX_DIFFICULTY,
     MIN_DIFFICULTY,
@@ -32,9 +36,39 @@ LEAST_LEAD = 0.05  # of the greedy baseline's mean over the blind ones
 MOST_OF_NEIGHBOUR = 0.5  # that a case's gold earns at the next one, on average: three letters to choose from
 LEAK_SHARE = 0.9  # of scenarios in which one word of the brief is the answer
 NUM_ATTACKED = 5  # scenarios that get the full set of hostile answers and calls
+DEFAULT_NAME = "FAMILY"
 BUDGET_SLACK = 2  # calls that a family allows per call of its longest demonstration, at least
 
 Check = Callable[[Family, Sequence[Scenario]], Iterator[str]]
+
+
+def load_family(reference: str) -> Family:
+    """The family that `path/to/file.py:NAME` stands for (NAME is FAMILY if it is left out).
+
+    The file's code is run: trust it first. It may import modules that lie beside it.
+
+    Raises:
+        UserError: no such file, it cannot be run, or it has no family of this name.
+    """
+    path_text, colon, name = reference.rpartition(":")
+    path, name = (Path(path_text), name) if colon else (Path(reference), DEFAULT_NAME)
+    if path.suffix != ".py" or not path.is_file():
+        raise UserError(f"no Python file {path}; name a family as path/to/file.py:{DEFAULT_NAME}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    families = {key: value for key, value in vars(module).items() if isinstance(value, Family)}
+    if name not in families:
+        raise unknown(f"family in {path}:", name, sorted(families))
+    return families[name]
 
 
 def check(family: Family, *, count: int = 50, difficulties: Sequence[int] = DIFFICULTIES) -> list[str]:

@@ -67,7 +67,7 @@ def start(scenario: Scenario, *, max_steps: int = MAX_STEPS) -> State:
     return State(scenario=scenario, max_steps=max_steps)
 
 
-def step(family: Family, state: State, action: Action, *, preset: str = "default") -> Transition:
+def step(family: Family, state: State, action: Action) -> Transition:
     """The next state; total over whatever a model may do.
 
     Raises:
@@ -77,7 +77,7 @@ def step(family: Family, state: State, action: Action, *, preset: str = "default
         raise ValueError(f"the episode on {state.scenario.key} is over; call reset")
     after = replace(state, num_steps=state.num_steps + 1)
     if isinstance(action, str):
-        return _end(after, family.verify(state.scenario, action), preset)
+        return _end(after, family.verify(state.scenario, action))
     after = replace(after, num_calls=state.num_calls + 1)
     try:
         if after.num_calls > family.max_calls:
@@ -88,11 +88,11 @@ def step(family: Family, state: State, action: Action, *, preset: str = "default
         observation = f"error: {error}"
     if after.num_steps == after.max_steps:
         verdict = rejected("no_answer", f"no answer in {after.max_steps} steps")
-        return replace(_end(after, verdict, preset), observation=observation)
+        return replace(_end(after, verdict), observation=observation)
     return Transition(state=after, observation=observation, reward=0.0, parts={})
 
 
-def _end(state: State, verdict: Verdict, preset: str) -> Transition:
+def _end(state: State, verdict: Verdict) -> Transition:
     parts = role_reward(
         verdict,
         num_steps=state.num_steps,
@@ -100,7 +100,6 @@ def _end(state: State, verdict: Verdict, preset: str) -> Transition:
         max_steps=state.max_steps,
         num_calls=state.num_calls,
         num_valid_calls=state.num_valid_calls,
-        preset=preset,
     )
     done = replace(state, verdict=verdict)
     return Transition(state=done, observation="", reward=parts["total"], parts=parts)

@@ -143,8 +143,7 @@ def conformance(
     source: Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="Your family; its file is run.")],
 ) -> None:
     """Check a scenario family of your own against the rules that every family keeps."""
-    from scenarios.conformance import check
-    from scenarios.loading import load_family
+    from scenarios.conformance import check, load_family
 
     family = load_family(source)
     problems = check(family, count=CONFORMANCE_COUNT)

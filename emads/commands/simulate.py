@@ -29,7 +29,7 @@ from roles.base import Role
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.execution.world import find_company, list_companies
+from scenarios.execution import find_company, list_companies
 from scenarios.team import TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case

@@ -29,7 +29,7 @@ from evaluation.scoring.outcomes import (
 from evaluation.summary.tables import PlainTable, print_tables, role_title, short
 from roles.errors import InfrastructureError
 from roles.team import RECONCILER
-from scenarios.suites.table_talk import TalkCase
+from scenarios.suites import TalkCase
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import play_solos

@@ -13,7 +13,7 @@ from evaluation.minutes.meeting import Roles, Shown
 from evaluation.minutes.words import Tone, join_words, say_conflict, say_titles, visible
 from roles.team import NO_OPTION
 from scenarios.company.optimum import plan_parts, plan_worth
-from scenarios.execution.situation import look_back
+from scenarios.execution import look_back
 from scenarios.team import PlayableCase, TeamScenario
 from simulator.conflicts import Conflict
 from simulator.governance.gate import MAX_REPLANS

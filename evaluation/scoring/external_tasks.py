@@ -21,10 +21,20 @@ from roles.base import Role
 from roles.errors import UserError, unknown
 from roles.team import RECONCILER
 from scenarios.base import Family, Scenario, Verdict
-from scenarios.suites import hidden_profile, negotiation
-from scenarios.suites.hidden_profile import HiddenProfileCase, HiddenProfileGame, read_hidden_profiles
-from scenarios.suites.negotiation import NegotiationCase, NegotiationGame, generate, read_deal
-from scenarios.suites.table_talk import Parsed, TalkCase, TalkGame
+from scenarios.suites import (
+    HIDDEN_PROFILE,
+    NEGOTIATION,
+    HiddenProfileCase,
+    HiddenProfileGame,
+    NegotiationCase,
+    NegotiationGame,
+    Parsed,
+    TalkCase,
+    TalkGame,
+    draw_negotiation,
+    read_deal,
+    read_hidden_profiles,
+)
 from scenarios.tasks.grading.text_checks import Score
 from scenarios.tasks.imported import ROLE, TaskSet, make_family
 from scenarios.tasks.question_files import iterate_rows
@@ -245,7 +255,7 @@ def _open(name: str) -> Any:
     return reasoning_gym.create_dataset(name, size=SIZE, seed=0)
 
 
-TABLE_SUITES = (hidden_profile.NAME, negotiation.NAME)
+TABLE_SUITES = (HIDDEN_PROFILE, NEGOTIATION)
 ROUNDS = 3  # most drafts of ReconcileGPT, each voted on
 LEVELS = range(1, 11)  # difficulties of negotiation, in turn
 BEFORE, SOLVED, ALONE = "before the talk: majority", "after it: majority (solved)", "one agent, all facts"
@@ -274,10 +284,10 @@ def open_table_suite(name: str, *, file: Path | None, count: int, seed: int) -> 
     Raises:
         UserError: no file where one is needed, or a damaged one.
     """
-    if name == negotiation.NAME:
+    if name == NEGOTIATION:
         if file is not None:
             raise UserError(f"--tasks {file}: {name} draws its own games; leave --tasks out")
-        games = [generate(seed, index, LEVELS[index % len(LEVELS)]) for index in range(count)]
+        games = [draw_negotiation(seed, index, LEVELS[index % len(LEVELS)]) for index in range(count)]
         return TableSuite(
             label=f"{name} of seed {seed}",
             cases=games,

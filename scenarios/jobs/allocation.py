@@ -7,15 +7,14 @@ best order of work per person, and certified from the words (`from_words`) by br
 """
 
 import itertools
-import json
 import random
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, parse_answer
-from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
+from roles.base import Answer
+from scenarios.base import Scenario, Step, ToolCall, Verdict
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
@@ -26,13 +25,11 @@ from scenarios.jobs.job import (
     Truth,
     Wordings,
     accept,
-    accept_escalation,
     build_family,
     combine_by_cost,
     join_words,
     make_job_role,
     make_tool,
-    read_call,
     refuse_limits,
 )
 
@@ -375,11 +372,6 @@ def write_brief(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {"plan": scenario.truth["plan"]}
-
-
 def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool], int, list[str]]:
     """Which rules a plan of known packages and people keeps, its cost, and what it breaks in words."""
     packages, people = facts["packages"], facts["people"]
@@ -435,35 +427,24 @@ def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool
     return kept, cost, said
 
 
-def _find_mistake(facts: Mapping[str, Any], plan: list[dict[str, Any]]) -> str:
-    for entry in plan:
-        if entry["package"] not in facts["packages"]:
-            return f"no package {entry['package'][:40]!r}"
-        if entry["who"] not in facts["people"]:
-            return f"nobody is called {entry['who'][:40]!r}"
-        if not 1 <= entry["start"] <= LAST_DAY:
+def find_mistake(facts: Facts, stated: AllocationAnswer | CheckArguments) -> str:
+    """A package or person that there is not, or a day out of range; "" for none."""
+    for entry in stated.plan:
+        if entry.package not in facts["packages"]:
+            return f"no package {entry.package[:40]!r}"
+        if entry.who not in facts["people"]:
+            return f"nobody is called {entry.who[:40]!r}"
+        if not 1 <= entry.start <= LAST_DAY:
             return f"start must be a day from 1 to {LAST_DAY}"
     return ""
 
 
-def verify(scenario: Scenario, text: str) -> Verdict:
+def judge(facts: Facts, truth: Truth, answer: AllocationAnswer) -> Verdict:
     """Reward 0.1 rules + 0.5 cost between the dearest people's (0) and the least (1) + 0.4 exact.
 
-    A plan that breaks rules gets 0.1 times the share of rules kept; an empty one where a plan exists gets 0.
+    A plan that breaks rules gets 0.1 times the share of rules kept.
     """
-    try:
-        answer = parse_answer(text, AllocationAnswer)
-    except AnswerError as error:
-        return rejected(error.failure, str(error))
-    facts, truth = scenario.facts, scenario.truth
     plan = [entry.model_dump() for entry in answer.plan]
-    if not plan:
-        if not truth["plan"]:
-            return accept_escalation("no plan")
-        return rejected("infeasible", f"a plan exists, at {truth['cost']}")
-    problem = _find_mistake(facts, plan)
-    if problem:
-        return rejected("unknown_id", problem)
     kept, cost, said = judge_plan(facts, plan)
     if said:
         return refuse_limits(kept, "; ".join(said)[:300])
@@ -475,18 +456,9 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     )
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """check(plan).
-
-    Raises:
-        ToolError: unknown tool, other arguments, no such package or person.
-    """
-    arguments = read_call(call, "check", CheckArguments)
-    facts = scenario.facts
-    plan = [entry.model_dump() for entry in arguments.plan]
-    problem = _find_mistake(facts, plan)
-    if problem:
-        raise ToolError(problem)
+def check_plan(facts: Facts, stated: CheckArguments) -> str:
+    """The tool check(plan)."""
+    plan = [entry.model_dump() for entry in stated.plan]
     _, cost, said = judge_plan(facts, plan)
     days = facts["packages"]
     finished = [
@@ -497,11 +469,11 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     )
 
 
-def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+def demonstrate(scenario: Scenario) -> tuple[list[Step], str]:
     """Assignments in order of their rates, each checked with its best starts, until rates exceed the best."""
     facts = scenario.facts
     if not scenario.truth["plan"]:
-        return (Step(text=f"{_write_hopeless(facts)}\n{json.dumps(solve(scenario))}"),)
+        return [], _write_hopeless(facts)
     tried, best = search(facts, max(MOST_TRIED))
     steps: list[Step] = []
     text = f"{_write_able(facts)}\nIn order of the rates alone: "
@@ -520,7 +492,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
         else:
             text = f"{cost} in all, not better than {least}. Next: "
     end = f"{text.removesuffix('Next: ')}All other assignments cost more than {least} in rates alone."
-    return (*steps, Step(text=f"{end}\n{json.dumps(solve(scenario))}"))
+    return steps, end
 
 
 def _write_hopeless(facts: Facts) -> str:
@@ -577,30 +549,29 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
     return {"plan": plan}
 
 
-def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+def answer_randomly(facts: Facts, rng: random.Random) -> dict[str, Any]:
     """Somebody with the skill, one package after the other."""
     day, plan = 1, []
-    for name, package in scenario.facts["packages"].items():
-        able = [who for who, p in scenario.facts["people"].items() if package["skill"] in p["skills"]]
+    for name, package in facts["packages"].items():
+        able = [who for who, p in facts["people"].items() if package["skill"] in p["skills"]]
         plan.append({"package": name, "who": rng.choice(able), "start": day + rng.randint(0, 1)})
         day = min(LAST_DAY - 1, day + rng.randint(0, package["days"]))
-    return json.dumps({"plan": plan})
+    return {"plan": plan}
 
 
 FAMILY = build_family(
-    NAME,
+    ROLE,
+    CheckArguments,
     draw=draw,
     settle=settle,
-    follow_rule=follow_rule,
     write_brief=write_brief,
-    verify=verify,
-    solve=solve,
+    find_mistake=find_mistake,
+    judge=judge,
     claim=lambda truth: 1000 * truth["cost"] + truth["starts"],
-    call_tool=call_tool,
+    observe=check_plan,
     demonstrate=demonstrate,
-    baselines={
-        "random": _answer_randomly,
-        "constant": lambda scenario, rng: json.dumps({"plan": []}),
-        "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
-    },
+    follow_rule=follow_rule,
+    answer_randomly=answer_randomly,
+    constant={"plan": []},
+    escalates_by={"plan": []},
 )

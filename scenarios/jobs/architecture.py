@@ -7,7 +7,6 @@ The optimum is found in order of cost and certified from the words (`from_words`
 
 import heapq
 import itertools
-import json
 import random
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -16,8 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, parse_answer
-from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
+from roles.base import Answer
+from scenarios.base import Scenario, Step, ToolCall, Verdict
 from scenarios.company.domain import write_percent
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
@@ -29,18 +28,17 @@ from scenarios.jobs.job import (
     Truth,
     Wordings,
     accept,
-    accept_escalation,
     build_family,
     combine_by_cost,
     join_words,
     make_job_role,
     make_tool,
-    read_call,
     refuse_limits,
 )
 
 NAME = "architecture"
 NONE = "none"
+NOTHING: dict[str, Any] = {"design": NONE, "instances": {}}  # the answer that escalates
 MOST_INSTANCES = 3
 WHOLE = 10_000  # availability of what never fails, in hundredths of a percent
 NUM_DESIGNS = (2, 2, 2, 3, 3, 3, 4, 4, 5, 5)  # by difficulty 1-10
@@ -288,7 +286,7 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         facts["target"] = min(max(reached[:last]) + rng.randint(1, 30), WHOLE - 1)
         if max(reached[:last]) >= facts["target"]:
             raise NoCaseError
-        return {"design": NONE, "instances": {}, "cost": 0}, last
+        return {**NOTHING, "cost": 0}, last
     firsts = [place for place in range(1, min(most, len(plans))) if reached[place] > max(reached[:place])]
     if not firsts:
         raise NoCaseError
@@ -321,11 +319,6 @@ def write_brief(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {key: scenario.truth[key] for key in ("design", "instances")}
-
-
 def check_limits(facts: Facts, letter: str, counts: Mapping[str, int]) -> dict[str, bool]:
     """Which limits a plan keeps."""
     loads = _loads(facts, letter)
@@ -338,23 +331,11 @@ def check_limits(facts: Facts, letter: str, counts: Mapping[str, int]) -> dict[s
     }
 
 
-def verify(scenario: Scenario, text: str) -> Verdict:
+def judge(facts: Facts, truth: Truth, answer: DesignAnswer) -> Verdict:
     """Reward 0.1 limits + 0.2 right design + 0.3 cost between the budget (0) and the least (1) + 0.4 exact.
 
-    An answer that breaks limits gets 0.1 times the share that it keeps; "none" where a plan exists gets 0.
+    An answer that breaks limits gets 0.1 times the share that it keeps.
     """
-    try:
-        answer = parse_answer(text, DesignAnswer)
-    except AnswerError as error:
-        return rejected(error.failure, str(error))
-    facts, truth = scenario.facts, scenario.truth
-    if answer.design == NONE and not answer.instances:
-        if truth["design"] == NONE:
-            return accept_escalation("nothing does")
-        return rejected("infeasible", f"design {truth['design']} keeps every limit")
-    problem = _find_mistake(facts, answer.design, answer.instances)
-    if problem:
-        return rejected("unknown_id", problem)
     kept = check_limits(facts, answer.design, answer.instances)
     cost = find_cost(facts, answer.instances)
     if not all(kept.values()):
@@ -366,28 +347,21 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return accept(kept, {"architecture": float(is_right), "cost": room}, WEIGHTS, exact, says)
 
 
-def _find_mistake(facts: Mapping[str, Any], letter: str, counts: Mapping[str, int]) -> str:
-    if letter not in facts["designs"]:
-        return f"no design {letter[:20]!r}"
-    names = list_components(facts["designs"][letter])
-    if set(counts) != set(names):
-        return f"instances must name exactly the components of {letter}: {', '.join(names)}"
-    if not all(1 <= count <= MOST_INSTANCES for count in counts.values()):
+def find_mistake(facts: Facts, stated: DesignAnswer | MeasureArguments) -> str:
+    """A design or component that there is not, or a count out of range; "" for none."""
+    if stated.design not in facts["designs"]:
+        return f"no design {stated.design[:20]!r}"
+    names = list_components(facts["designs"][stated.design])
+    if set(stated.instances) != set(names):
+        return f"instances must name exactly the components of {stated.design}: {', '.join(names)}"
+    if not all(1 <= count <= MOST_INSTANCES for count in stated.instances.values()):
         return f"instances must be 1 to {MOST_INSTANCES}"
     return ""
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """measure(design, instances).
-
-    Raises:
-        ToolError: unknown tool, other arguments, no such design or component, a count out of range.
-    """
-    arguments = read_call(call, "measure", MeasureArguments)
-    facts, letter, counts = scenario.facts, arguments.design, arguments.instances
-    problem = _find_mistake(facts, letter, counts)
-    if problem:
-        raise ToolError(problem)
+def measure(facts: Facts, stated: MeasureArguments) -> str:
+    """The tool measure(design, instances)."""
+    letter, counts = stated.design, stated.instances
     kept = check_limits(facts, letter, counts)
     return (
         f"load {'carried' if kept['load'] else 'not carried'}, latency {find_latency(facts, letter)} ms, "
@@ -396,7 +370,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     )
 
 
-def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+def demonstrate(scenario: Scenario) -> tuple[list[Step], str]:
     """Bounds from load and latency, then plans in order of cost until one reaches the target."""
     facts, truth = scenario.facts, scenario.truth
     plans = itertools.islice(list_by_cost(facts), scenario.optimal_tool_calls)
@@ -415,7 +389,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
         text = (
             f"Under {target} too, and all else costs more than {facts['budget']}: nothing keeps every limit."
         )
-    return (*steps, Step(text=f"{text}\n{json.dumps(solve(scenario))}"))
+    return steps, text
 
 
 def _write_plan(letter: str, counts: Mapping[str, int]) -> str:
@@ -448,24 +422,18 @@ def _write_bounds(facts: Facts) -> str:
     return "\n".join([*lines, "In order of cost: "])
 
 
-def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
-    letter = rng.choice(list(scenario.facts["designs"]))
-    names = list_components(scenario.facts["designs"][letter])
-    return json.dumps(
-        {"design": letter, "instances": {name: rng.randint(1, MOST_INSTANCES) for name in names}}
-    )
-
-
-def _answer_none(scenario: Scenario, rng: random.Random) -> str:
-    return json.dumps({"design": NONE, "instances": {}})
+def answer_randomly(facts: Facts, rng: random.Random) -> dict[str, Any]:
+    """Any design with any counts."""
+    letter = rng.choice(list(facts["designs"]))
+    names = list_components(facts["designs"][letter])
+    return {"design": letter, "instances": {name: rng.randint(1, MOST_INSTANCES) for name in names}}
 
 
 def follow_rule(facts: Facts) -> dict[str, Any]:
     """The design that carries the load for least, then the instance that gains most per k$ until it is up."""
-    nothing: dict[str, Any] = {"design": NONE, "instances": {}}
     first = next(list_by_cost(facts), None)
     if first is None:
-        return nothing
+        return NOTHING
     _, letter, counts = first
     while find_availability(facts, letter, counts) < facts["target"]:
         gains = []
@@ -475,25 +443,24 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
                 gain = find_availability(facts, letter, more) - find_availability(facts, letter, counts)
                 gains.append((gain / facts["components"][name]["price"], name, more))
         if not gains or find_cost(facts, counts) > facts["budget"]:
-            return nothing
+            return NOTHING
         counts = max(gains)[2]
     return {"design": letter, "instances": counts}
 
 
 FAMILY = build_family(
-    NAME,
+    ROLE,
+    MeasureArguments,
     draw=draw,
     settle=settle,
-    follow_rule=follow_rule,
     write_brief=write_brief,
-    verify=verify,
-    solve=solve,
+    find_mistake=find_mistake,
+    judge=judge,
     claim=lambda truth: truth["cost"],
-    call_tool=call_tool,
+    observe=measure,
     demonstrate=demonstrate,
-    baselines={
-        "random": _answer_randomly,
-        "constant": _answer_none,
-        "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
-    },
+    follow_rule=follow_rule,
+    answer_randomly=answer_randomly,
+    constant=NOTHING,
+    escalates_by=NOTHING,
 )

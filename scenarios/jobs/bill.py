@@ -6,15 +6,14 @@ weighted floor over all and the budget kept. The optimum is found in order of th
 certified from the words (`from_words`) by branch and bound service by service.
 """
 
-import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, parse_answer
-from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
+from roles.base import Answer
+from scenarios.base import Scenario, Step, ToolCall, Verdict
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
@@ -25,18 +24,17 @@ from scenarios.jobs.job import (
     Truth,
     Wordings,
     accept,
-    accept_escalation,
     build_family,
     combine_by_cost,
     join_broken,
     join_words,
     make_job_role,
     make_tool,
-    read_call,
     refuse_limits,
 )
 
 NAME = "bill"
+NOTHING: dict[str, Any] = {"tiers": {}, "commit": []}  # the answer that escalates
 NUM_SERVICES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6)  # by difficulty 1-10
 NUM_TIERS = (2, 3, 3, 3, 3, 3, 4, 4, 4, 4)
 MOST_TRIED = (4, 6, 7, 8, 10, 12, 14, 16, 18, 20)  # choices that the search in order of cost looks at
@@ -285,7 +283,7 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         raise NoCaseError
     if escalates:
         facts["budget"] = cost - rng.randint(1, max(2, cost // 12))
-        return {"tiers": {}, "commit": [], "cost": 0}, num_calls
+        return {**NOTHING, "cost": 0}, num_calls
     facts["budget"] = cost + max(3, cost * rng.randint(5, MOST_SPARE[difficulty - 1]) // 100)
     return {**name_choice(facts, choice), "cost": cost}, num_calls
 
@@ -326,24 +324,23 @@ def write_brief(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {key: scenario.truth[key] for key in ("tiers", "commit")}
-
-
-def read_choice(facts: Mapping[str, Any], tiers: Mapping[str, str], commit: Sequence[str]) -> Choice | str:
-    """The choice, or what is wrong with these names."""
-    if set(tiers) != set(facts["services"]):
-        return f"tiers must name exactly the services: {', '.join(facts['services'])}"
+def find_mistake(facts: Facts, stated: BillAnswer) -> str:
+    """A service, tier or commitment that there is not, or one that is missing or named twice; "" for none."""
+    services, tiers, commit = facts["services"], stated.tiers, stated.commit
+    if set(tiers) != set(services):
+        return f"tiers must name exactly the services: {', '.join(services)}"
     for name, tier in tiers.items():
-        if tier not in facts["services"][name]["tiers"]:
+        if tier not in services[name]["tiers"]:
             return f"{name} has no tier {tier[:40]!r}"
     for name in commit:
-        if "commit" not in facts["services"].get(name, {}):
+        if "commit" not in services.get(name, {}):
             return f"no commitment is offered for {name[:40]!r}"
-    if len(set(commit)) < len(commit):
-        return "commit names a service twice"
-    return tuple((tiers[name], name in commit) for name in facts["services"])
+    return "commit names a service twice" if len(set(commit)) < len(commit) else ""
+
+
+def read_choice(facts: Facts, stated: BillAnswer) -> Choice:
+    """The choice that an answer without a mistake states."""
+    return tuple((stated.tiers[name], name in stated.commit) for name in facts["services"])
 
 
 def check_limits(facts: Facts, choice: Choice) -> dict[str, bool]:
@@ -360,23 +357,12 @@ def check_limits(facts: Facts, choice: Choice) -> dict[str, bool]:
     }
 
 
-def verify(scenario: Scenario, text: str) -> Verdict:
+def judge(facts: Facts, truth: Truth, answer: BillAnswer) -> Verdict:
     """Reward 0.1 limits + 0.5 cost between the budget (0) and the least (1) + 0.4 exact.
 
-    A choice that breaks limits gets 0.1 times the share of limits kept; no tiers where a choice does get 0.
+    A choice that breaks limits gets 0.1 times the share of limits kept.
     """
-    try:
-        answer = parse_answer(text, BillAnswer)
-    except AnswerError as error:
-        return rejected(error.failure, str(error))
-    facts, truth = scenario.facts, scenario.truth
-    if not answer.tiers and not answer.commit:
-        if not truth["tiers"]:
-            return accept_escalation("no choice does")
-        return rejected("infeasible", f"a choice keeps every limit, at {truth['cost']}")
-    choice = read_choice(facts, answer.tiers, answer.commit)
-    if isinstance(choice, str):
-        return rejected("unknown_id", choice)
+    choice = read_choice(facts, answer)
     kept = check_limits(facts, choice)
     if not all(kept.values()):
         return refuse_limits(kept)
@@ -387,17 +373,9 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return accept(kept, {"cost": room}, WEIGHTS, cost == truth["cost"], says)
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """bill(tiers, commit).
-
-    Raises:
-        ToolError: unknown tool, other arguments, no such service, tier or commitment.
-    """
-    arguments = read_call(call, "bill", BillAnswer)
-    facts = scenario.facts
-    choice = read_choice(facts, arguments.tiers, arguments.commit)
-    if isinstance(choice, str):
-        raise ToolError(choice)
+def bill(facts: Facts, stated: BillAnswer) -> str:
+    """The tool bill(tiers, commit)."""
+    choice = read_choice(facts, stated)
     total, rebates = find_bill(facts, choice)
     kept = check_limits(facts, choice)
     quality = write_average(facts, choice)
@@ -412,7 +390,7 @@ def write_average(facts: Facts, choice: Choice) -> str:
     return f"{tenths // 10}.{tenths % 10}"
 
 
-def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+def demonstrate(scenario: Scenario) -> tuple[list[Step], str]:
     """Choices in order of the cost before rebates, until what rebates can give no longer makes up for it."""
     facts = scenario.facts
     tried, (least, _) = search(facts, max(MOST_TRIED))
@@ -437,7 +415,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     end += f"All others cost more before rebates{more}."
     if not scenario.truth["tiers"]:
         end += f" The least, {least}, is over the budget of {facts['budget']}: no choice does."
-    return (*steps, Step(text=f"{end}\n{json.dumps(solve(scenario))}"))
+    return steps, end
 
 
 def _write_offers(facts: Facts) -> str:
@@ -471,35 +449,35 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
                 if gain > 0:
                     raises.append(((other[0] - offer[0]) / gain, name, other))
         if not raises:
-            return {"tiers": {}, "commit": []}
+            return NOTHING
         _, name, other = min(raises)
         picks[name] = other
     choice = tuple(offer for _, offer in picks.values())
     total, rebates = find_bill(facts, choice)
-    return name_choice(facts, choice) if total - rebates <= facts["budget"] else {"tiers": {}, "commit": []}
+    return name_choice(facts, choice) if total - rebates <= facts["budget"] else NOTHING
 
 
-def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
-    services = scenario.facts["services"]
+def answer_randomly(facts: Facts, rng: random.Random) -> dict[str, Any]:
+    """Any tier of each service, any commitments."""
+    services = facts["services"]
     tiers = {name: rng.choice(list(service["tiers"])) for name, service in services.items()}
     commit = [name for name, service in services.items() if "commit" in service and rng.random() < 0.5]
-    return json.dumps({"tiers": tiers, "commit": commit})
+    return {"tiers": tiers, "commit": commit}
 
 
 FAMILY = build_family(
-    NAME,
+    ROLE,
+    BillAnswer,
     draw=draw,
     settle=settle,
-    follow_rule=follow_rule,
     write_brief=write_brief,
-    verify=verify,
-    solve=solve,
+    find_mistake=find_mistake,
+    judge=judge,
     claim=lambda truth: truth["cost"] if truth["tiers"] else -1,
-    call_tool=call_tool,
+    observe=bill,
     demonstrate=demonstrate,
-    baselines={
-        "random": _answer_randomly,
-        "constant": lambda scenario, rng: json.dumps({"tiers": {}, "commit": []}),
-        "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
-    },
+    follow_rule=follow_rule,
+    answer_randomly=answer_randomly,
+    constant=NOTHING,
+    escalates_by=NOTHING,
 )

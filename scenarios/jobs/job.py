@@ -1,15 +1,16 @@
-"""Shared by the whole jobs: how a case is drawn, how graded parts become a verdict, how a call is read.
+"""Shared by the whole jobs: how a case is drawn, how an answer and a call are read and judged.
 
 A job draws candidates until one has a single best answer that its expert reaches in a stated number of
 steps. Money is in k$ a year. Everything that an answer depends on stands in the brief or the mandate.
 """
 
 import heapq
+import json
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from roles.base import Answer, Role, Tool
+from roles.base import Answer, AnswerError, Role, Tool, parse_answer
 from roles.limits import ANSWER_RULES, TOOL_RULES
 from scenarios.base import (
     Family,
@@ -20,6 +21,7 @@ from scenarios.base import (
     ToolError,
     Verdict,
     check_coordinates,
+    rejected,
     scenario_rng,
 )
 from scenarios.company.sectors import Sector, draw_sector, draw_wording
@@ -37,8 +39,7 @@ TRAP_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)  # by difficul
 
 Facts = Mapping[str, Any]
 Draft = dict[str, Any]  # facts whose limits are not set yet
-Truth = dict[str, Any]
-A = TypeVar("A", bound=Answer)
+Truth = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -47,27 +48,37 @@ class NoCaseError(Exception):
 
 
 def build_family(
-    name: str,
+    role: Role,
+    arguments: type[Answer],
     *,
     draw: Callable[[random.Random, Sector, int], Draft],
     settle: Callable[[Draft, int, bool, random.Random], tuple[Truth, int]],
-    follow_rule: Callable[[Facts], dict[str, Any]],
     write_brief: Callable[[Facts], str],
-    verify: Callable[[Scenario, str], Verdict],
-    solve: Callable[[Scenario], dict[str, Any]],
-    claim: Callable[[Mapping[str, Any]], float],
-    call_tool: Callable[[Scenario, ToolCall], str],
-    demonstrate: Callable[[Scenario, random.Random], tuple[Step, ...]],
-    baselines: Mapping[str, Callable[[Scenario, random.Random], str]],
+    find_mistake: Callable[[Facts, Any], str],
+    judge: Callable[[Facts, Truth, Any], Verdict],
+    claim: Callable[[Truth], float],
+    observe: Callable[[Facts, Any], str],
+    demonstrate: Callable[[Scenario], tuple[list[Step], str]],
+    follow_rule: Callable[[Facts], dict[str, Any]],
+    answer_randomly: Callable[[Facts, random.Random], dict[str, Any]],
+    constant: Mapping[str, Any],
+    escalates_by: Mapping[str, Any] | None,
+    answer_greedily: Callable[[Facts], dict[str, Any]] | None = None,
 ) -> Family:
-    """The family of a whole job, whose role has the family's name.
+    """The family of a whole job; it has the name of its role, who has one tool with these `arguments`.
 
     `draw(rng, sector, difficulty)` makes a candidate. `settle(facts, difficulty, escalates, rng)` sets its
     limits and returns its truth and the tool calls of its demonstration, or raises NoCaseError; it is tried
     SETTLE_TRIES times on a candidate. `follow_rule(facts)` is the answer by the family's rule of thumb; it is
-    wrong in TRAP_SHARES of the cases that do not escalate. `claim(truth)` is the number that the
-    solver of the words (`from_words`) must find, too.
+    wrong in TRAP_SHARES of the cases that do not escalate. `find_mistake` names what an answer or a call says
+    of things that the case does not have, "" for nothing; `judge` and `observe` see only what has no mistake.
+    `demonstrate` returns the steps that call the tool, and what is said before the answer. `claim(truth)` is
+    the number that the solver of the words (`from_words`) must find, too.
+
+    `escalates_by` is the answer that hands a case over: right where it is the truth, worth nothing elsewhere;
+    None where `judge` decides. `constant` and `answer_greedily` (by default the rule) are baselines.
     """
+    name, (tool,), schema = role.name, role.tools, role.answer
 
     def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
         """One case; a pure function of its coordinates.
@@ -112,6 +123,52 @@ def build_family(
                 )
         raise RuntimeError(f"no {name} case of difficulty {difficulty} in {MAX_TRIES} candidates")
 
+    def solve(scenario: Scenario) -> dict[str, Any]:
+        """The oracle's answer."""
+        return {key: scenario.truth[key] for key in schema.model_fields}
+
+    def verify(scenario: Scenario, text: str) -> Verdict:
+        """Reward as the family's `judge` says; 0 for a malformed answer and a needless escalation."""
+        try:
+            answer = parse_answer(text, schema)
+        except AnswerError as error:
+            return rejected(error.failure, str(error))
+        if answer.model_dump() == escalates_by:
+            right = solve(scenario)
+            if right == escalates_by:
+                says = "nothing keeps every limit"
+                return Verdict(
+                    reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation=says
+                )
+            return rejected("infeasible", f"something keeps every limit: {json.dumps(right)}")
+        mistake = find_mistake(scenario.facts, answer)
+        if mistake:
+            return rejected("unknown_id", mistake)
+        return judge(scenario.facts, scenario.truth, answer)
+
+    def call_tool(scenario: Scenario, call: ToolCall) -> str:
+        """The observation of the job's one tool.
+
+        Raises:
+            ToolError: another tool, other arguments, or things that the case does not have.
+        """
+        if call.name != tool.name:
+            raise ToolError(f"unknown tool; tools are {tool.name}")
+        try:
+            stated = arguments.model_validate(call.arguments, strict=True)
+        except ValueError:
+            names = " ".join(arguments.model_fields)
+            raise ToolError(f"arguments must be exactly: {names}, with the types of the example") from None
+        mistake = find_mistake(scenario.facts, stated)
+        if mistake:
+            raise ToolError(mistake)
+        return observe(scenario.facts, stated)
+
+    def play(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+        steps, words = demonstrate(scenario)
+        return (*steps, Step(text=f"{words}\n{json.dumps(solve(scenario))}"))
+
+    greedy = answer_greedily or follow_rule
     return Family(
         name=name,
         role=name,
@@ -120,8 +177,12 @@ def build_family(
         solve=solve,
         certify=lambda scenario: (float(claim(scenario.truth)), float(READERS[name](scenario.brief)[1])),
         call_tool=call_tool,
-        demonstrate=demonstrate,
-        baselines=baselines,
+        demonstrate=play,
+        baselines={
+            "random": lambda scenario, rng: json.dumps(answer_randomly(scenario.facts, rng)),
+            "constant": lambda scenario, rng: json.dumps(constant),
+            "greedy": lambda scenario, rng: json.dumps(greedy(scenario.facts)),
+        },
         max_calls=MAX_CALLS,
         find_sector=lambda *where: str(generate(*where).facts["sector"]),
         infeasible_reward=LIMITS_SHARE,
@@ -170,11 +231,6 @@ def accept(
     )
 
 
-def accept_escalation(says: str) -> Verdict:
-    """The verdict on an answer that hands over a case in which nothing keeps all limits."""
-    return Verdict(reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation=says)
-
-
 def refuse_limits(kept: Mapping[str, bool], says: str = "", **graded: float) -> Verdict:
     """The verdict on an answer that breaks limits: LIMITS_SHARE times the mean of limits kept and grades.
 
@@ -211,7 +267,7 @@ def score_named(named: Set[T], real: Set[T], num_possible: int) -> float:
 
 
 def make_tool(name: str, description: str, arguments: type[Answer]) -> Tool:
-    """The tool whose arguments are the fields of a schema, by which `read_call` reads them."""
+    """The tool whose arguments are the fields of a schema."""
     whole = arguments.model_json_schema()
 
     def tidy(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,21 +281,6 @@ def make_tool(name: str, description: str, arguments: type[Answer]) -> Tool:
         return kept | inner
 
     return Tool(name=name, description=description, parameters=tidy(whole))
-
-
-def read_call(call: ToolCall, name: str, schema: type[A]) -> A:
-    """The arguments of a call of the job's tool as its schema.
-
-    Raises:
-        ToolError: another tool, or other arguments.
-    """
-    if call.name != name:
-        raise ToolError(f"unknown tool; tools are {name}")
-    try:
-        return schema.model_validate(call.arguments, strict=True)
-    except ValueError:
-        names = " ".join(schema.model_fields)
-        raise ToolError(f"arguments must be exactly: {names}, with the types of the example") from None
 
 
 def make_job_role(

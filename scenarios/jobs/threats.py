@@ -7,15 +7,14 @@ certified from the words (`from_words`), with severities worked out a second tim
 """
 
 import itertools
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, parse_answer
-from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
+from roles.base import Answer
+from scenarios.base import Scenario, Step, ToolCall, Verdict
 from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
@@ -30,7 +29,6 @@ from scenarios.jobs.job import (
     join_words,
     make_job_role,
     make_tool,
-    read_call,
     refuse_limits,
     score_named,
 )
@@ -159,21 +157,19 @@ class Risk(Answer):
     severity: Annotated[int, Field(ge=0, le=MOST_SEVERITY)]
 
 
-class ThreatsAnswer(Answer):
-    """Example: ThreatsAnswer(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
-    controls=["restore tests"], escalate=False)"""
-
-    risks: Annotated[list[Risk], Field(max_length=100)]
-    controls: Annotated[list[str], Field(max_length=20)]
-    escalate: bool
-
-
 class ApplyArguments(Answer):
     """Example: ApplyArguments(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
     controls=[])"""
 
     risks: Annotated[list[Risk], Field(max_length=100)]
     controls: Annotated[list[str], Field(max_length=20)]
+
+
+class ThreatsAnswer(ApplyArguments):
+    """Example: ThreatsAnswer(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
+    controls=["restore tests"], escalate=False)"""
+
+    escalate: bool
 
 
 APPLY = make_tool(
@@ -258,6 +254,11 @@ def holds(asset: Mapping[str, Any], sign: str) -> bool:
     return asset["months"] > OLD_MONTHS if sign == "old" else bool(asset[sign])
 
 
+def find_impact(asset: Mapping[str, Any]) -> int:
+    """The impact, 0 to 4, of a threat on an asset."""
+    return sum(asset["value"] >= least for least in IMPACTS)
+
+
 Risks = dict[tuple[str, str], tuple[int, int]]  # (threat, asset) -> (likelihood, impact)
 
 
@@ -273,7 +274,7 @@ def find_risks(facts: Facts) -> Risks:
             if about.get("spreads") and one in hit and other not in hit
         }
         for name, asset in facts["assets"].items():
-            impact = sum(asset["value"] >= least for least in IMPACTS)
+            impact = find_impact(asset)
             if name in hit:
                 risks[threat, name] = (1 + asset["exposed"] + (asset["incidents"] > 0), impact)
             elif name in reached:
@@ -360,10 +361,7 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     found = rank_kept(facts, affordable)
     if (not found) != escalates:
         raise NoCaseError
-    said = [
-        {"threat": threat, "asset": asset, "severity": likely * impact}
-        for (threat, asset), (likely, impact) in risks.items()
-    ]
+    said = list_named(risks)
     if escalates:
         nothing = {"controls": [], "escalate": True, "left": 0, "cost": 0, "blind": [0, 1]}
         return {"risks": said, **nothing}, len(sets)
@@ -427,26 +425,13 @@ def _write_months(asset: Mapping[str, Any]) -> str:
     return f"{asset['months']} month{'s' * (asset['months'] != 1)}"
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {key: scenario.truth[key] for key in ("risks", "controls", "escalate")}
-
-
-def verify(scenario: Scenario, text: str) -> Verdict:
+def judge(facts: Facts, truth: Truth, answer: ThreatsAnswer) -> Verdict:
     """Reward 0.1 limits + 0.2 risks found + 0.1 severities + 0.2 severity taken away + 0.4 exact.
 
     Severities are scored over the risks named right, times the identification; what the controls leave lies
     between the mean of the sets that keep the limits (0) and the least (1). Controls over the budget or the
     appetite get 0.1 times the share of both kept, and so does a wrong escalation.
     """
-    try:
-        answer = parse_answer(text, ThreatsAnswer)
-    except AnswerError as error:
-        return rejected(error.failure, str(error))
-    facts, truth = scenario.facts, scenario.truth
-    problem = _find_mistake(facts, [risk.model_dump() for risk in answer.risks], answer.controls)
-    if problem:
-        return rejected("unknown_id", problem)
     real = {(risk["threat"], risk["asset"]): risk["severity"] for risk in truth["risks"]}
     said = {(risk.threat, risk.asset): risk.severity for risk in answer.risks}
     found = score_named(set(said), set(real), len(facts["assets"]) * len(facts["threats"]))
@@ -472,58 +457,53 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return accept(kept, graded, WEIGHTS, right, says)
 
 
-def _find_mistake(facts: Mapping[str, Any], risks: list[dict[str, Any]], controls: Sequence[str]) -> str:
-    for risk in risks:
-        if risk["threat"] not in facts["threats"]:
-            return f"no threat {risk['threat'][:40]!r}"
-        if risk["asset"] not in facts["assets"]:
-            return f"no asset {risk['asset'][:40]!r}"
-    pairs = [(risk["threat"], risk["asset"]) for risk in risks]
-    if len(set(pairs)) < len(pairs):
+def find_mistake(facts: Facts, stated: ApplyArguments) -> str:
+    """A threat, asset or control that there is not, or that stands twice; "" for none.
+
+    Of a call also a severity that no likelihood and impact of the asset make.
+    """
+    for risk in stated.risks:
+        if risk.threat not in facts["threats"]:
+            return f"no threat {risk.threat[:40]!r}"
+        if risk.asset not in facts["assets"]:
+            return f"no asset {risk.asset[:40]!r}"
+    if len({(risk.threat, risk.asset) for risk in stated.risks}) < len(stated.risks):
         return "a threat stands twice for one asset"
-    unknown = [name for name in controls if name not in facts["controls"]]
+    unknown = [name for name in stated.controls if name not in facts["controls"]]
     if unknown:
         return f"no control {unknown[0][:40]!r}"
-    return "a control stands twice" if len(set(controls)) < len(controls) else ""
-
-
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """apply(risks, controls): on the severities as the caller states them.
-
-    Raises:
-        ToolError: unknown tool, other arguments, no such threat, asset or control.
-    """
-    arguments = read_call(call, "apply", ApplyArguments)
-    facts = scenario.facts
-    problem = _find_mistake(facts, [risk.model_dump() for risk in arguments.risks], arguments.controls)
-    if problem:
-        raise ToolError(problem)
-    stated: Risks = {}
-    for risk in arguments.risks:
-        impact = sum(facts["assets"][risk.asset]["value"] >= least for least in IMPACTS)
+    if len(set(stated.controls)) < len(stated.controls):
+        return "a control stands twice"
+    for risk in () if isinstance(stated, ThreatsAnswer) else stated.risks:
+        impact = find_impact(facts["assets"][risk.asset])
         if risk.severity % max(1, impact) or risk.severity > MOST_LIKELIHOOD * impact:
-            raise ToolError(
-                f"severity {risk.severity} of {risk.threat} on {risk.asset} is no likelihood x impact"
-            )
-        stated[risk.threat, risk.asset] = (risk.severity // impact if impact else 0, impact)
-    cost, left, highest = apply_controls(facts, stated, arguments.controls)
+            return f"severity {risk.severity} of {risk.threat} on {risk.asset} is no likelihood x impact"
+    return ""
+
+
+def apply_stated(facts: Facts, stated: ApplyArguments) -> str:
+    """The tool apply(risks, controls): on the severities as the caller states them."""
+    risks: Risks = {}
+    for risk in stated.risks:
+        impact = find_impact(facts["assets"][risk.asset])
+        risks[risk.threat, risk.asset] = (risk.severity // impact if impact else 0, impact)
+    cost, left, highest = apply_controls(facts, risks, stated.controls)
     return f"cost {cost}, severity left {left}, highest {highest}"
 
 
-def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+def demonstrate(scenario: Scenario) -> tuple[list[Step], str]:
     """The conditions asset by asset, then every largest set of controls within the budget applied."""
     facts, truth = scenario.facts, scenario.truth
     risks = find_risks(facts)
     sets, dropped = plan_search(facts, risks) if not truth["escalate"] else (list_sets(facts), "")
-    named = [{key: risk[key] for key in ("threat", "asset", "severity")} for risk in truth["risks"]]
     text = f"{_write_risks(facts, risks)}\nControls that can be bought together within {facts['budget']}: "
     text += "; ".join(" + ".join(chosen) or "none" for chosen in list_sets(facts)) + "."
-    steps = []
+    steps: list[Step] = []
     best: tuple[int, tuple[str, ...]] | None = None
     for place, chosen in enumerate(sets):
         if dropped and place == len(sets) - 1:
             text += f" Without {dropped}, which changes nothing, it is cheaper:"
-        call = ToolCall(name="apply", arguments={"risks": named, "controls": list(chosen)})
+        call = ToolCall(name="apply", arguments={"risks": truth["risks"], "controls": list(chosen)})
         steps.append(Step(text=text, call=call))
         _, left, highest = apply_controls(facts, risks, chosen)
         if highest > facts["appetite"]:
@@ -537,7 +517,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
         text += " No set keeps the appetite, and a smaller one leaves no less: escalate."
     else:
         text += f" Least is {truth['left']}, with {join_words(truth['controls'])} at {truth['cost']}."
-    return (*steps, Step(text=f"{text}\n{json.dumps(solve(scenario))}"))
+    return steps, text
 
 
 def _write_risks(facts: Facts, risks: Risks) -> str:
@@ -577,18 +557,22 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
     return {"controls": [name for name in facts["controls"] if name in chosen] if keeps else []}
 
 
-def _answer_greedily(scenario: Scenario, rng: random.Random) -> str:
-    """Finds every risk, buys by the rule of thumb."""
-    controls = follow_rule(scenario.facts)["controls"]
-    risks = find_risks(scenario.facts)
-    said = [
-        {"threat": t, "asset": a, "severity": likely * impact} for (t, a), (likely, impact) in risks.items()
+def list_named(risks: Risks) -> list[dict[str, Any]]:
+    """The risks as they stand in an answer."""
+    return [
+        {"threat": threat, "asset": asset, "severity": likely * impact}
+        for (threat, asset), (likely, impact) in risks.items()
     ]
-    return json.dumps({"risks": said, "controls": controls, "escalate": not controls})
 
 
-def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
-    facts = scenario.facts
+def answer_greedily(facts: Facts) -> dict[str, Any]:
+    """Finds every risk, buys by the rule of thumb."""
+    controls = follow_rule(facts)["controls"]
+    return {"risks": list_named(find_risks(facts)), "controls": controls, "escalate": not controls}
+
+
+def answer_randomly(facts: Facts, rng: random.Random) -> dict[str, Any]:
+    """Any threats on any assets, any severities and controls."""
     said = [
         {"threat": threat, "asset": asset, "severity": rng.randint(0, MOST_SEVERITY)}
         for threat in facts["threats"]
@@ -596,23 +580,23 @@ def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
         if rng.random() < 0.5
     ]
     controls = [name for name in facts["controls"] if rng.random() < 0.4]
-    return json.dumps({"risks": said, "controls": controls, "escalate": rng.random() < 0.1})
-
-
-def _answer_nothing(scenario: Scenario, rng: random.Random) -> str:
-    return json.dumps({"risks": [], "controls": [], "escalate": False})
+    return {"risks": said, "controls": controls, "escalate": rng.random() < 0.1}
 
 
 FAMILY = build_family(
-    NAME,
+    ROLE,
+    ApplyArguments,
     draw=draw,
     settle=settle,
-    follow_rule=follow_rule,
     write_brief=write_brief,
-    verify=verify,
-    solve=solve,
+    find_mistake=find_mistake,
+    judge=judge,
     claim=lambda truth: -1 if truth["escalate"] else 1000 * truth["left"] + truth["cost"],
-    call_tool=call_tool,
+    observe=apply_stated,
     demonstrate=demonstrate,
-    baselines={"random": _answer_randomly, "constant": _answer_nothing, "greedy": _answer_greedily},
+    follow_rule=follow_rule,
+    answer_randomly=answer_randomly,
+    answer_greedily=answer_greedily,
+    constant={"risks": [], "controls": [], "escalate": False},
+    escalates_by=None,
 )

@@ -8,7 +8,6 @@ The optimum is found over all packages and extras, and certified from the words 
 """
 
 import itertools
-import json
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles.base import Answer, AnswerError, parse_answer
-from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
+from roles.base import Answer
+from scenarios.base import Scenario, Step, ToolCall, Verdict, rejected
 from scenarios.company.sectors import Sector
 from scenarios.headroom import blind_baseline
 from scenarios.jobs.from_words import number_outcome
@@ -30,19 +29,18 @@ from scenarios.jobs.job import (
     Truth,
     Wordings,
     accept,
-    accept_escalation,
     build_family,
     join_broken,
     join_words,
     make_job_role,
     make_tool,
-    read_call,
     refuse_limits,
     score_named,
 )
 
 NAME = "tradeoff"
 NONE = "none"
+NOTHING = {"package": NONE, "extras": [], "conflicts": [], "escalate": True}  # the answer that escalates
 NUM_PACKAGES = (3, 4, 6, 6, 6, 6, 7, 7, 8, 8)  # by difficulty 1-10
 NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
 MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 8, 9, 9)  # that can be chosen in one case
@@ -321,7 +319,7 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     if escalates != (not outcomes):
         raise NoCaseError
     if escalates:
-        return {"package": NONE, "extras": [], "conflicts": [], "escalate": True}, 0
+        return {**NOTHING}, 0
     favourites = find_favourites(facts)
     if favourites is None or not 2 <= len(outcomes) <= MOST_OUTCOMES[difficulty - 1]:
         raise NoCaseError
@@ -362,31 +360,15 @@ def write_brief(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {key: scenario.truth[key] for key in ("package", "extras", "conflicts", "escalate")}
-
-
-def verify(scenario: Scenario, text: str) -> Verdict:
+def judge(facts: Facts, truth: Truth, answer: TradeoffAnswer) -> Verdict:
     """Reward 0.1 limits + 0.15 fairness + 0.05 satisfaction + 0.1 conflicts + 0.6 exact.
 
     Fairness lies between a blind choice of the open outcomes (0) and the fair one (1); satisfaction is the
     mean gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
     """
-    try:
-        answer = parse_answer(text, TradeoffAnswer)
-    except AnswerError as error:
-        return rejected(error.failure, str(error))
-    facts, truth = scenario.facts, scenario.truth
-    problem = _find_mistake(facts, answer)
-    if problem:
-        return rejected("unknown_id", problem)
     if answer.escalate or truth["escalate"]:
-        if answer.escalate and truth["escalate"] and not answer.extras and not answer.conflicts:
-            return accept_escalation("nothing can be chosen")
-        return rejected(
-            "infeasible", "the case is to be escalated" if truth["escalate"] else "an outcome is open"
-        )
+        says = "the case is to be escalated, without more" if truth["escalate"] else "an outcome is open"
+        return rejected("infeasible", says)
     outcome = (answer.package, tuple(name for name in facts.get("extras", {}) if name in answer.extras))
     kept = can_choose(facts, outcome)
     if not all(kept.values()):
@@ -412,50 +394,47 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return accept(kept, graded, GRADES, is_fair and conflicts == 1.0, says)
 
 
-def _find_mistake(facts: Mapping[str, Any], answer: TradeoffAnswer) -> str:
-    if (answer.package == NONE) != answer.escalate:
+def find_mistake(facts: Facts, stated: TradeoffAnswer | WeighArguments) -> str:
+    """A package, extra or seat that there is not, or that stands twice; "" for none."""
+    offered = list(facts.get("extras", {}))
+    if isinstance(stated, WeighArguments):
+        if stated.package not in facts["packages"]:
+            return f"no package {stated.package[:20]!r}"
+        is_known = all(name in offered for name in stated.extras)
+        return "" if is_known else f"extras are: {', '.join(offered) or 'none'}"
+    if (stated.package == NONE) != stated.escalate:
         return 'package is "none" exactly where escalate is true'
-    if answer.package not in (*facts["packages"], NONE):
-        return f"no package {answer.package[:20]!r}"
-    unknown = [name for name in answer.extras if name not in facts.get("extras", {})]
-    if unknown or len(set(answer.extras)) < len(answer.extras):
+    if stated.package not in (*facts["packages"], NONE):
+        return f"no package {stated.package[:20]!r}"
+    unknown = [name for name in stated.extras if name not in offered]
+    if unknown or len(set(stated.extras)) < len(stated.extras):
         return f"no extra {unknown[0][:40]!r}" if unknown else "an extra stands twice"
-    for pair in answer.conflicts:
+    for pair in stated.conflicts:
         if len(set(pair)) < 2 or any(seat not in facts["seats"] for seat in pair):
             return f"a conflict is a pair of two seats of the case, got {str(pair)[:60]}"
-    pairs = {frozenset(pair) for pair in answer.conflicts}
-    return "a conflict stands twice" if len(pairs) < len(answer.conflicts) else ""
+    pairs = {frozenset(pair) for pair in stated.conflicts}
+    return "a conflict stands twice" if len(pairs) < len(stated.conflicts) else ""
 
 
 def _name_outcome(outcome: Outcome) -> str:
     return " + ".join([outcome[0], *outcome[1]])
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """weigh(package, extras).
-
-    Raises:
-        ToolError: unknown tool, other arguments, no such package or extra.
-    """
-    arguments = read_call(call, "weigh", WeighArguments)
-    facts = scenario.facts
-    if arguments.package not in facts["packages"]:
-        raise ToolError(f"no package {arguments.package[:20]!r}")
-    if any(name not in facts.get("extras", {}) for name in arguments.extras):
-        raise ToolError(f"extras are: {', '.join(facts.get('extras', {})) or 'none'}")
-    outcome = (arguments.package, tuple(dict.fromkeys(arguments.extras)))
+def weigh(facts: Facts, stated: WeighArguments) -> str:
+    """The tool weigh(package, extras)."""
+    outcome = (stated.package, tuple(dict.fromkeys(stated.extras)))
     kept = can_choose(facts, outcome)
     gains = ", ".join(f"{seat} {gain}" for seat, gain in find_gains(facts, outcome).items())
     can = "can be chosen" if all(kept.values()) else f"cannot be chosen ({join_broken(kept)})"
     return f"cost {find_cost(facts, outcome)}, {can}, gains: {gains}"
 
 
-def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+def demonstrate(scenario: Scenario) -> tuple[list[Step], str]:
     """Rule packages out, weigh every open outcome, apply the rule and name the conflicts."""
     facts, truth = scenario.facts, scenario.truth
     text = _write_ruled_out(facts)
     if truth["escalate"]:
-        return (Step(text=f"{text}\nNothing can be chosen: escalate.\n{json.dumps(solve(scenario))}"),)
+        return [], f"{text}\nNothing can be chosen: escalate."
     steps: list[Step] = []
     outcomes = list_open(facts)
     for letter, extras in outcomes:
@@ -466,7 +445,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     lines = [f"{_name_outcome(o)}: {_write_key(facts, find_key(facts, o, best))}" for o in outcomes]
     lines.append(f"Fair is {_name_outcome((truth['package'], tuple(truth['extras'])))}.")
     lines.append(_write_favourites(facts, truth["conflicts"]))
-    return (*steps, Step(text="\n".join([*lines, json.dumps(solve(scenario))])))
+    return steps, "\n".join(lines)
 
 
 def _write_key(facts: Facts, key: tuple[Any, ...]) -> str:
@@ -509,37 +488,36 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
     return {"package": letter, "extras": list(extras)}
 
 
-def _answer_greedily(scenario: Scenario, rng: random.Random) -> str:
+def answer_greedily(facts: Facts) -> dict[str, Any]:
     """The largest sum of gains, with the conflicts named right."""
-    facts = scenario.facts
     chosen = follow_rule(facts)
     favourites = find_favourites(facts) if chosen["package"] != NONE else None
     conflicts = find_conflicts(facts, favourites) if favourites else []
-    return json.dumps({**chosen, "conflicts": conflicts, "escalate": chosen["package"] == NONE})
+    return {**chosen, "conflicts": conflicts, "escalate": chosen["package"] == NONE}
 
 
-def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
-    facts = scenario.facts
+def answer_randomly(facts: Facts, rng: random.Random) -> dict[str, Any]:
+    """Any package, any extras, any conflicts."""
     pairs = [list(pair) for pair in itertools.combinations(facts["seats"], 2) if rng.random() < 0.5]
     extras = [name for name in facts.get("extras", {}) if rng.random() < 0.5]
     package = rng.choice(list(facts["packages"]))
-    return json.dumps({"package": package, "extras": extras, "conflicts": pairs, "escalate": False})
-
-
-def _answer_none(scenario: Scenario, rng: random.Random) -> str:
-    return json.dumps({"package": NONE, "extras": [], "conflicts": [], "escalate": True})
+    return {"package": package, "extras": extras, "conflicts": pairs, "escalate": False}
 
 
 FAMILY = build_family(
-    NAME,
+    ROLE,
+    WeighArguments,
     draw=draw,
     settle=settle,
-    follow_rule=follow_rule,
     write_brief=write_brief,
-    verify=verify,
-    solve=solve,
+    find_mistake=find_mistake,
+    judge=judge,
     claim=lambda truth: number_outcome(truth["package"], truth["extras"]),
-    call_tool=call_tool,
+    observe=weigh,
     demonstrate=demonstrate,
-    baselines={"random": _answer_randomly, "constant": _answer_none, "greedy": _answer_greedily},
+    follow_rule=follow_rule,
+    answer_randomly=answer_randomly,
+    answer_greedily=answer_greedily,
+    constant=NOTHING,
+    escalates_by=NOTHING,
 )

@@ -7,13 +7,12 @@ anything. Weights are config; the defaults stand in WEIGHTS and add up to 1.
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from scenarios.base import Verdict
 from scenarios.rewards import is_parseable, replace_weights
 from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calculate
-from scenarios.tasks.grading.text_checks import parse_quantity
+from scenarios.tasks.grading.text_checks import is_rounded, parse_quantity
 
 WEIGHTS: dict[str, float] = {"accuracy": 0.7, "format": 0.1, "reasoning": 0.1, "brevity": 0.1}
 FREE_CHARS = 400  # of working that cost no brevity
@@ -88,14 +87,10 @@ def _first_run(text: str) -> str:
 
 
 def _is_right(expression: str, result: str) -> bool:
-    quantity = parse_quantity(result)
     try:
-        value = calculate(expression)
+        return is_rounded(calculate(expression), result)
     except ExpressionError:
         return False
-    decimals = len(result.partition(".")[2])
-    slack = Fraction(1, 2 * 10**decimals) if decimals else Fraction(0)
-    return quantity is not None and abs(value - quantity.value) <= slack
 
 
 def _brevity(num_chars: int) -> float:

@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,7 +27,7 @@ from roles.base import MAX_JSON_DEPTH
 from roles.errors import UserError, unknown
 from scenarios.base import MAX_DIFFICULTY, Step, ToolCall
 from scenarios.tasks.grading.arithmetic import ExpressionError, calculate, format_number
-from scenarios.tasks.grading.text_checks import Check, check_definition, parse_quantity
+from scenarios.tasks.grading.text_checks import Check, check_definition, is_rounded, parse_quantity
 from scenarios.tasks.imported import ImportedTask, normalise_question
 from scenarios.tasks.solver import judge_answer
 
@@ -460,19 +459,12 @@ def read_solution(text: str) -> WorkedSolution:
 def _check_annotation(annotation: str) -> str:
     """The expression of `expression=result`, whose value the result must be, or be rounded from."""
     expression, sign, result = annotation.partition("=")
-    written = parse_quantity(result)
-    if not sign or written is None:
+    if not sign or parse_quantity(result) is None:
         raise ValueError(f"annotation <<{annotation[:60]}>> is not expression=number")
     try:
         value = calculate(expression)
     except ExpressionError as error:
         raise ValueError(f"annotation <<{annotation[:60]}>>: {error}") from None
-    if value != written.value and not _is_rounded(value, written.value, result):
+    if not is_rounded(value, result):
         raise ValueError(f"annotation <<{annotation[:60]}>> is wrong: the value is {format_number(value)}")
     return expression.strip()
-
-
-def _is_rounded(value: Fraction, written: Fraction, text: str) -> bool:
-    """Tell whether a result with decimals is the value rounded to them; whole results must be exact."""
-    decimals = len(text.strip().rstrip("%").partition(".")[2])
-    return decimals > 0 and abs(value - written) <= Fraction(1, 2 * 10**decimals)

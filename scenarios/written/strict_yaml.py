@@ -17,8 +17,16 @@ from roles.errors import UserError, unknown
 Place = tuple[str | int, ...]  # keys and places in lists, from the outside in
 
 
+MOST_LEVELS = 64  # of nesting: what it costs to read "[[[[" grows with the square of the levels
+
+
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the resolvers of the YAML 1.2 core schema."""
+    """SafeLoader with the resolvers of the YAML 1.2 core schema, of plain trees only.
+
+    An alias could make a small file into a huge value.
+    """
+
+    _depth = 0
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (yaml's own type)
 
@@ -37,29 +45,6 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), None
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$"), None)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.inf|\.nan)$"),
-    None,
-)
-
-
-MOST_LEVELS = 64  # of nesting: what it costs to read "[[[[" grows with the square of the levels
-
-
-class _TreeLoader(_Loader):
-    """Plain trees only: an alias could make a small file into a huge value."""
-
-    _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """The next node; one with an anchor, an alias or a tag, or too deep inside others, is refused."""
@@ -84,6 +69,20 @@ class _TreeLoader(_Loader):
         if self._depth > MOST_LEVELS:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), None
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*)$"), None)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.inf|\.nan)$"),
+    None,
+)
 
 
 def read_user_text(path: Path, kind: str) -> str:
@@ -162,7 +161,7 @@ def parse_located_yaml(text: str, source: str) -> Located:
         UserError: malformed, with source and line.
     """
     try:
-        loader = _TreeLoader(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         value = None if node is None else loader.construct_document(node)
         lines: dict[Place, int] = {}

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from roles.base import Role
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from roles.team import RECONCILER
@@ -29,6 +28,7 @@ YAML_ENDINGS, MARKDOWN_ENDINGS = (".yaml", ".yml"), (".md", ".markdown")
 _FENCE = "---"
 _STRANGE = re.compile(r"[^\n\t\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 LISTED = ("upgrades", "needs", "veto")
+SEATS = [name for name in ROLES if name != RECONCILER]
 MAX_UPGRADES = 8  # of one seat on one option
 
 Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
@@ -148,21 +148,21 @@ class FreeCase:
         return [role for role, seat in self.seats.items() if not is_listed(seat)]
 
 
-def read_case(path: Path, *, roles: Mapping[str, Role] = ROLES) -> FreeCase:
-    """The case in a .yaml, .yml or .md file. Seats speak in the order of `roles`.
+def read_case(path: Path) -> FreeCase:
+    """The case in a .yaml, .yml or .md file. Seats speak in the order of ROLES.
 
     Raises:
         UserError: not such a file, or a mistake in it; names file, line, field and remedy.
     """
-    text, located = _read_case_text(path, [name for name in roles if name != RECONCILER])
+    text, located = _read_case_text(path)
     written = _parse(located, str(path))
-    _check_seats(written, located, str(path), roles)
+    _check_seats(written, located, str(path))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     name = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "case"
     title, context = " ".join(written.title.split()), written.context.strip()
     seats = {
         role: Seat(role=role, facts=_list_facts(written.seats[role]))
-        for role in roles
+        for role in SEATS
         if role in written.seats
     }
     return FreeCase(
@@ -201,17 +201,16 @@ def _parse(located: Located, source: str) -> CaseFile:
         raise _explain(first, located, source) from None
 
 
-def _check_seats(written: CaseFile, located: Located, source: str, roles: Mapping[str, Role]) -> None:
+def _check_seats(written: CaseFile, located: Located, source: str) -> None:
     """Return what no single field can tell: seats that exist, letters and names that fit together.
 
     Raises:
         UserError: the first mistake.
     """
-    known = [name for name in roles if name != RECONCILER]
     for name, notes in written.seats.items():
         where = f"{source}:{located.line_of(('seats', name))}"
-        if name not in known:
-            raise UserError(f"{where}: {unknown('seat', name, known)}")
+        if name not in SEATS:
+            raise UserError(f"{where}: {unknown('seat', name, SEATS)}")
         if notes.facts is None and all(getattr(notes, key) is None for key in LISTED):
             raise UserError(
                 f"{where}: seats.{name} says nothing; give it `facts` in words, or {', '.join(LISTED)}"
@@ -284,7 +283,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _read_case_text(path: Path, seats: Sequence[str]) -> tuple[str, Located]:
+def _read_case_text(path: Path) -> tuple[str, Located]:
     """The file's text, and its keys with their lines; a Markdown body becomes `context` and seats' `facts`.
 
     Raises:
@@ -294,7 +293,7 @@ def _read_case_text(path: Path, seats: Sequence[str]) -> tuple[str, Located]:
         raise UserError(f"{path}: a case is a .yaml or .md file; rename it, or give another file")
     text = _read_text(path)
     if path.suffix.lower() in MARKDOWN_ENDINGS:
-        return text, _read_markdown(text, str(path), seats)
+        return text, _read_markdown(text, str(path))
     return text, _with_hint(text, str(path))
 
 
@@ -353,7 +352,7 @@ def _strange_character(character: str, source: str, line: int) -> UserError:
     return UserError(f"{source}:{line}: control character {character!a}; a case is plain text, remove it")
 
 
-def _read_markdown(text: str, source: str, seats: Sequence[str]) -> Located:
+def _read_markdown(text: str, source: str) -> Located:
     lines = text.split("\n")
     if lines[0].strip() != _FENCE or _FENCE not in [line.strip() for line in lines[1:]]:
         raise UserError(f"{source}:1: a Markdown case begins with YAML between two `---` lines; add them")
@@ -368,8 +367,8 @@ def _read_markdown(text: str, source: str, seats: Sequence[str]) -> Located:
             places.setdefault(("context",), line)
             continue
         name = heading.lower()
-        if name not in seats:
-            raise UserError(f"{source}:{line}: {unknown('seat in the heading', name, list(seats))}")
+        if name not in SEATS:
+            raise UserError(f"{source}:{line}: {unknown('seat in the heading', name, SEATS)}")
         table = value.setdefault("seats", {})
         notes = table.setdefault(name, {}) if isinstance(table, dict) else None
         if not isinstance(notes, dict):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from roles.errors import unknown
 from roles.team import RECONCILER
-from scenarios.suites.negotiation import Deal, NegotiationCase, NegotiationGame, write_deal
+from scenarios.suites import Deal, NegotiationCase, NegotiationGame, write_deal
 from simulator.engines.scripted import SeededPolicy
 
 MakeScript = Callable[[str | None, str], SeededPolicy]  # habit, seat

@@ -8,21 +8,24 @@ of the real company.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Protocol, cast
+from typing import Protocol
 
 from typing_extensions import TypedDict
 
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.situation import (
+from scenarios.execution import (
+    SHOCK_SHARE,
+    ActualEffect,
     PlanOutcome,
     Situation,
+    World,
     carry_out,
+    draw_world,
     list_changed_seats,
     open_situation,
 )
-from scenarios.execution.world import SHOCK_SHARE, World, draw_world
 from scenarios.team import TeamScenario, seat_team, with_seat
 from scenarios.team.listed_seat import needed_on, upgrades_on
 from scenarios.team.playable import PlayableCase, Seat
@@ -61,20 +64,6 @@ def read_plan(proposal: Proposal) -> CarriedPlan:
         costs={part.role: part.cost for part in bought},
         worths={part.role: part.worth for part in bought},
     )
-
-
-class ActualEffect(TypedDict):
-    """The actual effect of a bought upgrade.
-
-    Example: {"seat": "coo", "upgrade": "contractor transfer", "stated": "13 days", "actual": "19 days",
-              "lost": 75}
-    """
-
-    seat: str
-    upgrade: str
-    stated: str
-    actual: str
-    lost: int  # percent of the stated effect
 
 
 class Observation(TypedDict):
@@ -184,7 +173,7 @@ class SimulatedOutcomes:
             worth=outcome.worth,
             left=after.known.budget,
             shocks=[shock.describe() for shock in outcome.shocks],
-            actuals=[cast(ActualEffect, asdict(actual)) for actual in outcome.actuals],
+            actuals=[*outcome.actuals],
             changed=[*list_changed_seats(outcome, plan), *(seat for seat in kept if plan.funded.get(seat))],
         )
 

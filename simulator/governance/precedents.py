@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
+from scenarios.execution import ActualEffect
 from simulator.governance.log import DecisionLog
-from simulator.governance.outcomes import ActualEffect
 
 MAX_RECALLED, LEAST_SIMILARITY, MOST_COMPARED = 3, 0.3, 500
 MAX_OF_COMPANY = 8  # closed cases of the same company

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from roles.team import NO_OPTION, RECONCILER
-from scenarios.execution.situation import look_back, value_situation
+from scenarios.execution import look_back, value_situation
 from scenarios.team import judge_decision
 from scenarios.team.playable import PlayableCase
 from simulator.governance.gate import Display, Standing

@@ -10,10 +10,10 @@ from roles import limits, part, reconcile, team
 from roles.base import MAX_ANSWER_CHARS, Role
 from roles.registry import ROLES
 from roles.team import RECONCILER, Decision, Offer, Report, Vote
+from scenarios import suites
 from scenarios.base import Style
 from scenarios.jobs import allocation, architecture, bill, job, threats, tradeoff
-from scenarios.suites import table_talk
-from scenarios.suites.negotiation import DealProposal, NegotiationGame
+from scenarios.suites import DealProposal, NegotiationGame
 from scenarios.team import PlanGame, generate
 from scenarios.team.experts import best_report
 from scenarios.team.offers import MAX_NAME_CHARS
@@ -82,7 +82,7 @@ STATED = [
     ("conflicts of a seat twice", "funding", "in any order, each once"),
     ("upgrade twice", "part", "each at most once"),
     ("names of parts", "words", f"{MAX_NAME_CHARS} characters of a name"),
-    ("words of a statement", "suite", f"the others read {table_talk.MAX_WORDS} words"),
+    ("words of a statement", "suite", f"the others read {suites.MAX_WORDS} words"),
 ]  # fmt: skip
 
 

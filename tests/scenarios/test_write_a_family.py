@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from emads.cli import main
-from scenarios.conformance import check
-from scenarios.loading import load_family
+from scenarios.conformance import check, load_family
 
 DOCS = Path(__file__).parents[2] / "docs"
 MOST_LINES = 60

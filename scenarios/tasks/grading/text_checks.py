@@ -132,6 +132,16 @@ def parse_quantity(text: str) -> Quantity | None:
     return Quantity(value=value, unit=found["currency"] or found["percent"])
 
 
+def is_rounded(value: Fraction, text: str) -> bool:
+    """Tell whether a number as written is this value, or the value rounded to its decimals if it has some."""
+    written = parse_quantity(text)
+    if written is None:
+        return False
+    decimals = len(text.strip().rstrip("%").partition(".")[2])
+    slack = Fraction(1, 2 * 10**decimals) if decimals else Fraction(0)
+    return abs(value - written.value) <= slack
+
+
 def match_number(expected: str, answer: str, *, absolute: float = 0.0, relative: float = 0.0) -> bool:
     """Tell whether two numbers differ by at most the larger tolerance, as it is written (0.1 is 1/10).
 

@@ -17,8 +17,7 @@ from evaluation.scoring.external_tasks import (
 )
 from evaluation.scoring.outcomes import SuiteOutcome
 from roles.team import SPECIALISTS
-from scenarios.suites.hidden_profile import HiddenProfileTask, deal
-from scenarios.suites.negotiation import generate, write_deal
+from scenarios.suites import HiddenProfileTask, deal_facts, draw_negotiation, write_deal
 from simulator.records import Episode
 
 ACCEPT, OBJECT = '{"vote": "accept"}', '{"vote": "object"}'
@@ -36,7 +35,7 @@ def make_episode(key: str, reports: dict[str, str], decision: str, votes: dict[s
 
 
 def test_hidden_profile_figures() -> None:
-    case = deal(
+    case = deal_facts(
         HiddenProfileTask(
             id=1,
             name="hall",
@@ -67,7 +66,7 @@ def test_hidden_profile_figures() -> None:
 
 
 def test_negotiation_figures() -> None:
-    case = generate(0, 0, 4)
+    case = draw_negotiation(0, 0, 4)
     surpluses = {deal: case.surplus(deal) for deal in case.deals()}
     good = min((one for one in surpluses if surpluses[one] is not None), key=lambda one: surpluses[one] or 0)
     best = max((one for one in surpluses if surpluses[one] is not None), key=lambda one: surpluses[one] or 0)

@@ -11,26 +11,23 @@ from scenarios.company.case import generate_case
 from scenarios.company.domains import DOMAINS
 from scenarios.company.optimum import find_optimum, plan_worth, recheck_optimum
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.situation import (
-    carry_out,
-    follow,
-    list_changed_seats,
-    look_back,
-    open_situation,
-    strike_all,
-    value_situation,
-)
-from scenarios.execution.world import (
+from scenarios.execution import (
     KINDS,
     Shock,
     Trait,
     apply_traits,
+    carry_out,
     draw_world,
     find_company,
+    list_changed_seats,
+    look_back,
     measure_lost,
+    open_situation,
     read_terms,
     strike,
+    strike_all,
     strike_structure,
+    value_situation,
     weaken,
 )
 
@@ -257,10 +254,10 @@ def test_hindsight_is_reached_by_its_own_plan_and_beaten_by_none() -> None:
         if back.plan is None or back.best is None:
             continue  # every option was struck beyond what money can mend
         assert plan_worth(strike_all(world), back.plan) == back.best
-        situation, _ = follow(world, [best_plan(case)])
+        situation, _ = carry_out(world, open_situation(world), best_plan(case))
         replanned = find_optimum(situation.known)
         if replanned is not None:
-            situation, _ = follow(world, [best_plan(case), replanned.plan])
+            situation, _ = carry_out(world, situation, replanned.plan)
         value = value_situation(world, situation)
         assert 0.0 <= value <= 1.0
         assert situation.known.options[situation.option].base <= back.best

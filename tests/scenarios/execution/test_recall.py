@@ -17,8 +17,14 @@ from recall import (
 
 from scenarios.company.records import CompanyCase
 from scenarios.company.setting import draw_setting
-from scenarios.execution.situation import Actual
-from scenarios.execution.world import apply_traits, draw_traits, draw_world, find_company, list_companies
+from scenarios.execution import (
+    ActualEffect,
+    apply_traits,
+    draw_traits,
+    draw_world,
+    find_company,
+    list_companies,
+)
 from scenarios.team import TeamScenario, generate
 
 DIFFICULTY, NUM_CASES = 4, 5
@@ -46,9 +52,9 @@ def test_a_sequence_is_one_company_with_one_set_of_traits() -> None:
 
 def test_beliefs_are_the_mean_of_what_was_seen_of_a_group() -> None:
     seen = [
-        Actual(seat="coo", upgrade="contractor transfer", stated="13 days", actual="19 days", lost=75),
-        Actual(seat="coo", upgrade="contractor trial", stated="4 days", actual="6 days", lost=65),
-        Actual(seat="risk", upgrade="mail filter", stated="x", actual="y", lost=100),
+        ActualEffect(seat="coo", upgrade="contractor transfer", stated="13 days", actual="19 days", lost=75),
+        ActualEffect(seat="coo", upgrade="contractor trial", stated="4 days", actual="6 days", lost=65),
+        ActualEffect(seat="risk", upgrade="mail filter", stated="x", actual="y", lost=100),
     ]
     beliefs = learn({("coo", "contractor"): 20, ("cto", "faster"): 20}, seen)
     assert beliefs == {("coo", "contractor"): 70, ("cto", "faster"): 20, ("risk", "mail filter"): 100}

@@ -75,7 +75,7 @@ def test_architecture_counts_load_availability_and_cost() -> None:
 )
 def test_architecture_verdict(answer: dict[str, Any], reward: float) -> None:
     truth = {"design": "A", "instances": {"app servers": 2, "cache": 1, "database": 1}, "cost": 19}
-    verdict = architecture.verify(make_case(DESIGN, truth), json.dumps(answer))
+    verdict = architecture.FAMILY.verify(make_case(DESIGN, truth), json.dumps(answer))
     assert verdict.reward == pytest.approx(reward)
 
 
@@ -100,7 +100,7 @@ def test_allocation_finds_the_cheapest_plan() -> None:
     case = make_case(PROJECT, {**truth, "cost": 13, "starts": 4, "blind": 17})
     brief = allocation.write_brief({**PROJECT, "wording": 0, "situation": "A new line."})
     assert from_words.solve_allocation(brief) == (truth, 1000 * 13 + 4)
-    assert allocation.verify(case, json.dumps(truth)).exact
+    assert allocation.FAMILY.verify(case, json.dumps(truth)).exact
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_allocation_verdict(
     ]
     best = allocation.write_plan(PROJECT, ("Ann", "Bob"), {"survey": 1, "training": 3})
     case = make_case(PROJECT, {"plan": best, "cost": 13, "starts": 4, "blind": 17})
-    verdict = allocation.verify(case, json.dumps({"plan": plan}))
+    verdict = allocation.FAMILY.verify(case, json.dumps({"plan": plan}))
     assert verdict.reward == pytest.approx(reward)
     assert broken is None or verdict.parts[broken] == 0
 

@@ -8,10 +8,10 @@ import pytest
 
 from roles.errors import UserError
 from roles.team import SPECIALISTS
-from scenarios.suites.hidden_profile import (
+from scenarios.suites import (
     HiddenProfileGame,
     HiddenProfileTask,
-    deal,
+    deal_facts,
     normalise,
     read_hidden_profiles,
 )
@@ -45,7 +45,7 @@ def test_a_list_and_lines_are_read_alike(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("num_hidden", [2, 3, 4, 7])
 def test_every_fact_is_dealt_once_and_stays_with_its_seat(num_hidden: int) -> None:
-    case = deal(HiddenProfileTask.model_validate(make_task(1, num_hidden)))
+    case = deal_facts(HiddenProfileTask.model_validate(make_task(1, num_hidden)))
     game = HiddenProfileGame(case)
     briefs = {seat: game.write_report_brief(seat) for seat in case.seats}
     assert len(briefs) == min(num_hidden, 4)
@@ -60,7 +60,7 @@ def test_every_fact_is_dealt_once_and_stays_with_its_seat(num_hidden: int) -> No
 
 
 def test_answers_are_read_word_for_word_but_for_case_and_spaces() -> None:
-    game = HiddenProfileGame(deal(HiddenProfileTask.model_validate(make_task(1))))
+    game = HiddenProfileGame(deal_facts(HiddenProfileTask.model_validate(make_task(1))))
     assert game.read_decision({}, '{"answer": " pier  hall"}') == {"answer": "Pier Hall", "reason": ""}
     assert game.read_decision({}, '{"answer": "Pier Hall or North Hall"}') is None
     assert game.read_vote('{"vote": "object", "answer": "Town Hall"}') is not None
@@ -69,7 +69,7 @@ def test_answers_are_read_word_for_word_but_for_case_and_spaces() -> None:
 
 
 def test_the_vote_brief_holds_what_the_others_said() -> None:
-    game = HiddenProfileGame(deal(HiddenProfileTask.model_validate(make_task(1))))
+    game = HiddenProfileGame(deal_facts(HiddenProfileTask.model_validate(make_task(1))))
     said = game.read_report("coo", '{"answer": "Pier Hall", "say": "The roof\\nleaks."}')
     brief = game.write_vote_brief(
         {"answer": "Town Hall", "reason": "r"}, "cto", {"cto": said, "coo": said, "risk": None}

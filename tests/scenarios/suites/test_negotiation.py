@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from roles.team import RECONCILER, SPECIALISTS
-from scenarios.suites.negotiation import NegotiationCase, NegotiationGame, generate, write_deal
+from scenarios.suites import NegotiationCase, NegotiationGame, draw_negotiation, write_deal
 
 
 def find_best_by_milp(case: NegotiationCase) -> int:
@@ -34,12 +34,12 @@ def find_best_by_milp(case: NegotiationCase) -> int:
 @pytest.mark.parametrize("difficulty", [1, 4, 7, 9])
 def test_the_best_deal_is_that_of_a_second_method(difficulty: int) -> None:
     for index in range(10):
-        case = generate(0, index, difficulty)
+        case = draw_negotiation(0, index, difficulty)
         assert case.best == find_best_by_milp(case) >= 1
 
 
 def test_points_and_surplus_by_hand() -> None:
-    case = generate(0, 1, 1)
+    case = draw_negotiation(0, 1, 1)
     (first, second) = case.seats["cto"].facts["points"]
     assert case.points("cto", (2, 3)) == first[1] + second[2]
     assert max(first) + max(second) == 100
@@ -49,17 +49,17 @@ def test_points_and_surplus_by_hand() -> None:
 
 
 def test_games_are_drawn_by_their_coordinates() -> None:
-    assert generate(0, 3, 5) == generate(0, 3, 5)
-    others = [generate(1, 3, 5), generate(0, 4, 5), generate(0, 3, 6)]
-    assert all(one.seats != generate(0, 3, 5).seats for one in others)
+    assert draw_negotiation(0, 3, 5) == draw_negotiation(0, 3, 5)
+    others = [draw_negotiation(1, 3, 5), draw_negotiation(0, 4, 5), draw_negotiation(0, 3, 6)]
+    assert all(one.seats != draw_negotiation(0, 3, 5).seats for one in others)
     with pytest.raises(ValueError, match="difficulty"):
-        generate(0, 0, 11)
+        draw_negotiation(0, 0, 11)
 
 
 def test_harder_games_have_more_deals_and_a_smaller_share_that_suits_all() -> None:
     shares, counts = [], []
     for difficulty in (1, 5, 9):
-        games = [generate(0, index, difficulty) for index in range(10)]
+        games = [draw_negotiation(0, index, difficulty) for index in range(10)]
         fitting = [sum(game.surplus(deal) is not None for deal in game.deals()) for game in games]
         counts.append(len(list(games[0].deals())))
         shares.append(sum(fitting) / 10 / counts[-1])
@@ -69,7 +69,7 @@ def test_harder_games_have_more_deals_and_a_smaller_share_that_suits_all() -> No
 
 def test_a_stranger_finds_every_rule_in_the_text() -> None:
     """Points, least total and options are read out of the brief alone; the example is of the right form."""
-    case = generate(0, 5, 6)
+    case = draw_negotiation(0, 5, 6)
     game = NegotiationGame(case)
     for seat in SPECIALISTS:
         brief = game.write_report_brief(seat)
@@ -81,14 +81,14 @@ def test_a_stranger_finds_every_rule_in_the_text() -> None:
         assert all(str(case.seats[other].facts["points"]) not in brief for other in SPECIALISTS)
     opening, vote = re.findall(r"\{.*?\}(?:, \".*?\})?", game.prompt_role("cto").mandate)
     assert game.read_vote(vote) == {"vote": "object", "reason": "Too little for me: move A to 2."}
-    two = NegotiationGame(generate(0, 0, 1))
+    two = NegotiationGame(draw_negotiation(0, 0, 1))
     assert two.read_report("cto", opening) is not None
     assert "points" not in game.write_decision_brief(dict.fromkeys(SPECIALISTS))
     assert '"deal"' in game.prompt_role(RECONCILER).mandate
 
 
 def test_deals_that_are_none() -> None:
-    game = NegotiationGame(generate(0, 0, 1))
+    game = NegotiationGame(draw_negotiation(0, 0, 1))
     assert game.read_decision({}, write_deal((3, 1), reason="")) == {"deal": {"A": 3, "B": 1}, "reason": ""}
     for text in (
         write_deal((4, 1)),

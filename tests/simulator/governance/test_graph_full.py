@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 from reliability.governed.cases import KEY, draw_cases
 from roles.errors import UserError
 from scenarios.company.optimum import part_of
-from scenarios.execution.situation import measure_share
+from scenarios.execution import ActualEffect, measure_share
 from scenarios.team import PlanGame, load_table
 from scenarios.team.experts import best_report
 from scenarios.team.offers import offers_on
@@ -47,7 +47,7 @@ from simulator.governance.governed_graph import (
     write_renewed_brief,
 )
 from simulator.governance.log import DecisionLog
-from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes, read_plan
+from simulator.governance.outcomes import CarriedPlan, Observation, SimulatedOutcomes, read_plan
 from simulator.governance.precedents import Precedent, Precedents, write_recollection
 from simulator.governance.proposal import ReviewResponse
 from simulator.governance.seals import NotApprovedError

@@ -1,7 +1,7 @@
 """Recall of past decisions: similarity by hand, a horizon that does not move."""
 
+from scenarios.execution import ActualEffect
 from simulator.governance.log import DecisionLog
-from simulator.governance.outcomes import ActualEffect
 from simulator.governance.precedents import (
     MAX_OF_COMPANY,
     Precedent,

@@ -9,15 +9,18 @@ from statistics import fmean
 from roles.team import Report
 from scenarios.company.optimum import part_of
 from scenarios.company.records import CompanyCase
-from scenarios.execution.situation import Actual, carry_out, open_situation, value_situation
-from scenarios.execution.world import (
+from scenarios.execution import (
     FAIL_SHARE,
     LOSSES,
+    ActualEffect,
     Trait,
     apply_traits,
+    carry_out,
     draw_world,
     find_group,
     list_groups,
+    open_situation,
+    value_situation,
 )
 from scenarios.team import TeamScenario, seat_team
 from scenarios.team.experts import best_decision, choose_part, make_offer
@@ -38,11 +41,13 @@ def believe_average(case: CompanyCase) -> Beliefs:
     return dict.fromkeys(list_groups(case.sector), loss)
 
 
-def learn(beliefs: Beliefs, actuals: Iterable[Actual]) -> Beliefs:
+def learn(beliefs: Beliefs, actuals: Iterable[ActualEffect]) -> Beliefs:
     """The beliefs with what execution has shown: of several figures of one group their mean."""
     shown: dict[tuple[str, str], list[int]] = {}
     for actual in actuals:
-        shown.setdefault((actual.seat, find_group(actual.seat, actual.upgrade)), []).append(actual.lost)
+        shown.setdefault((actual["seat"], find_group(actual["seat"], actual["upgrade"])), []).append(
+            actual["lost"]
+        )
     return {**beliefs, **{group: round(fmean(lost)) for group, lost in shown.items()}}
 
 
@@ -84,7 +89,7 @@ def play_sequence(
     `believe` is what they expect of a company that they know nothing of. With recall they learn from the
     upgrades that were bought in earlier cases. A case that is handed over is worth 0.
     """
-    values, seen = [], list[Actual]()
+    values, seen = [], list[ActualEffect]()
     for case in cases:
         beliefs = learn(believe(case.case), seen if has_recall else [])
         table = {

@@ -29,7 +29,7 @@ from reliability.joint.scripted_models import half_expert_team
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.company.optimum import scale_worth
-from scenarios.execution.situation import look_back
+from scenarios.execution import look_back
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
 from scenarios.team.funding import choose_best, list_fundings
 from simulator.agents.scripted_policies import oracle_team, read_table, remember_cases
