@@ -1,9 +1,9 @@
 """Every role family by name: adding one is its file and one line here. The team plays `scenarios.team`.
 
 A seat's family asks for the best part of a plan on one option that an amount pays for: which upgrades, their
-cost, their worth. Right is the set of the greatest worth within the amount that keeps the seat's hard limit;
-of equal worth the cheaper; certified over all sets by the domain's second method. The rules stand in `roles`,
-their arithmetic in `scenarios.company.domains`, how an answer is scored in `scenarios.company.parts`.
+cost, their worth. Right is the set of the greatest worth within the amount that keeps the seat's hard limit; of
+equal worth the cheaper, certified over all sets by the domain's second method. The rules stand in `roles`, their
+arithmetic in `scenarios.company.domains`, how an answer is scored in `scenarios.company.parts`.
 """
 
 from collections.abc import Mapping
