@@ -30,7 +30,7 @@ from training.rl.solo import algorithm
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer
 from training.rl.update import PolicyUpdater
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 
 SHAPE = SHAPES["smollm2-135m"]
 ROWS, LENGTH, OWN = 4, 64, 32
@@ -78,9 +78,13 @@ def learn_from_rows(make: Callable[[], Any]) -> None:
     config = SftConfig(optimizer="adamw", batch_size=ROWS)
     with tempfile.TemporaryDirectory() as folder:
         run_sft(
-            make(), tiny_tokenizer(), [row] * 2 * ROWS, config, max_steps=2, output_dir=Path(folder), seed=0,
-            on_step=lambda step, metrics: None,
-        )  # fmt: skip
+            make(),
+            tiny_tokenizer(),
+            [row] * 2 * ROWS,
+            config,
+            TrainingSite(output_dir=Path(folder), seed=0, on_step=lambda step, metrics: None),
+            max_steps=2,
+        )
 
 
 class Recital(TransformersEngine):

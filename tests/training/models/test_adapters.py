@@ -23,7 +23,7 @@ from training.data.demonstrations import TokenRow
 from training.models import adapters
 from training.models.adapters import activate, attach, load_adapters, role_parameters, save_adapter
 from training.models.weights import find_weights, load_team, load_weights
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_role, evaluate_team
 from training.stages.table import train_stage
@@ -138,9 +138,13 @@ def test_sft_trains_the_adapter_and_not_the_base(tmp_path: Path) -> None:
     before = weights_of(model)
     rows = [TokenRow(token_ids=(5, 9, 20 + i, 1), loss_mask=(0, 0, 1, 1)) for i in range(8)]
     run_sft(
-        model, tiny_tokenizer(), rows, SftConfig(batch_size=4), max_steps=3, output_dir=tmp_path, seed=0,
-        on_step=lambda step, metrics: None,
-    )  # fmt: skip
+        model,
+        tiny_tokenizer(),
+        rows,
+        SftConfig(batch_size=4),
+        TrainingSite(output_dir=tmp_path, seed=0, on_step=lambda step, metrics: None),
+        max_steps=3,
+    )
     changed = {name for name, value in weights_of(model).items() if not torch.equal(value, before[name])}
     assert changed
     assert all("lora_" in name for name in changed)
