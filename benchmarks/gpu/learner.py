@@ -16,8 +16,7 @@ from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_team, make_rows
 from training.config.rl_config import MarlConfig
 from training.config.run_config import RunConfig
 from training.learner.learner import backward_team
-from training.learner.packing import make_batches
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, make_batches
 from training.models.shapes import SHAPES, Shape
 from training.planning import joint_memory
 

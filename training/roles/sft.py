@@ -6,7 +6,7 @@ not finite change nothing and are counted. Of many processes the first one saves
 go on, and each its part of sharded weights; under DeepSpeed nothing is saved.
 
 SFT has loss on the role's own tokens only. All prompts of a role begin with its mandate, often most of their
-tokens: with shared prompts texts are laid end to end after it (training/learner/packing.py), and values and
+tokens: with shared prompts texts are laid end to end after it (training/learner/rows.py), and values and
 gradients are those of the padded batch. LoRA is applied in the precision of the base
 (training/learner/lora_batch.py).
 """
@@ -42,9 +42,8 @@ from training.config.run_config import SftConfig
 from training.data.demonstrations import IGNORED_LABEL, TokenRow
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import RowBatch, make_batches
 from training.learner.ranks import Ranks
-from training.learner.rows import make_plain_row
+from training.learner.rows import RowBatch, make_batches, make_plain_row
 from training.learner.token_logprobs import completion_logprobs, token_logprobs
 from training.models.optimizers import muon_with_adamw
 from training.runs.faults import fault_point

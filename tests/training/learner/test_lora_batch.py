@@ -16,7 +16,7 @@ from simulator.engines.adapter_names import START
 from training.config.rl_config import MarlConfig
 from training.learner.learner import backward_team
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import join_rows, make_batches
+from training.learner.rows import join_rows, make_batches
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import activate, keep_start, named_role_parameters, role_parameters
 

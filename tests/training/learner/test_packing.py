@@ -14,9 +14,16 @@ from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from training.config.rl_config import MarlConfig
 from training.learner.learner import LossStats, MismatchSums, call_weights, ratios_of
-from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
 from training.learner.row_attention import RowLayout, Segment
-from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
+from training.learner.rows import (
+    LayoutName,
+    TrainingRow,
+    join_rows,
+    make_batches,
+    pad_rows,
+    share_between_plans,
+    spread_over_plans,
+)
 from training.learner.token_logprobs import token_logprobs
 
 CONFIG = MarlConfig().changed(loss__clip_low=0.2, loss__clip_high=0.3)
@@ -124,7 +131,7 @@ def test_what_prompts_begin_with_in_common_is_computed_once(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trunk of 7 for all but the last row, 4 further tokens for two of the groups under it."""
-    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 4)
+    monkeypatch.setattr("training.learner.rows.MIN_TRUNK", 4)
     model, trunk, branch = MODELS[architecture](), range(50, 57), range(60, 64)
     drawn = make_rows(model, [2, 1, 3, 1])
     rows = [

@@ -12,8 +12,7 @@ from roles.registry import ROLES
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import join_rows
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, join_rows
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach, named_role_parameters
 from training.models.shapes import SHAPES

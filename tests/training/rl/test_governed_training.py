@@ -42,8 +42,8 @@ from simulator.reading import read_episode
 from simulator.reward import list_right_votes
 from training.config.loading import load_config
 from training.config.rl_config import MarlConfig
-from training.rl.best import BestWeights
 from training.rl.credit import coalition_reward
+from training.rl.loop import BestWeights
 from training.rl.overlap import OverlappedLearner
 from training.rl.records import EpisodeGroup, ScoredEpisode, ScoredGroup
 from training.rl.team.algorithm import plan_metrics

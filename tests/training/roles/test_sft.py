@@ -104,7 +104,7 @@ def test_shared_prompts_end_with_the_weights_of_the_padded_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three steps of two passes each: the same losses and weights but for rounding."""
-    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 2)
+    monkeypatch.setattr("training.learner.rows.MIN_TRUNK", 2)
     changes = {"optimizer": "adamw", "learning_rate": 0.003, "micro_batch_size": 2}
     rows, found = [*make_rows(6), *make_rows(6, "cto")], []
     for layout in ("padded", "shared_prompt"):
