@@ -14,6 +14,7 @@ import torch
 from tiny_models import small_model, tiny_chat, tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.gpu.sizes import list_config_values
 from roles.registry import ROLES
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
@@ -48,7 +49,7 @@ def planned(kind: str) -> float:
 
 def build() -> Any:
     """A model of the shape of SmolLM2-135M, weights drawn."""
-    return Qwen2ForCausalLM(Qwen2Config(**SHAPE.config_values()))
+    return Qwen2ForCausalLM(Qwen2Config(**list_config_values(SHAPE)))
 
 
 def learn_jointly(make: Callable[[], Any]) -> None:

@@ -8,6 +8,7 @@ import torch
 from fast_loop import slow_except
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.gpu.sizes import list_config_values
 from roles.registry import ROLES
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
@@ -26,7 +27,9 @@ def build_on_meta(config: RunConfig) -> Any:
     """The config's model without storage, with an adapter per role."""
     shape, names = SHAPES[config.model.preset], list(ROLES)
     with torch.device("meta"):
-        base = Qwen2ForCausalLM(Qwen2Config(**shape.config_values())).to(getattr(torch, config.model.dtype))
+        base = Qwen2ForCausalLM(Qwen2Config(**list_config_values(shape))).to(
+            getattr(torch, config.model.dtype)
+        )
         if config.model.adapter == "none":
             return base
         model: Any = attach(base, config.model, seed=0, name=names[0])
