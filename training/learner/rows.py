@@ -60,10 +60,6 @@ class TrainingRow:
             return [self.advantage] * self.num_own
         return [a for a, bit in zip(self.token_advantages, self.loss_mask, strict=True) if bit]
 
-    def own_logprobs(self) -> list[float]:
-        """One sampling logprob per own token, in order."""
-        return [p for p, bit in zip(self.sampling_logprobs, self.loss_mask, strict=True) if bit]
-
     def calls(self) -> list[int]:
         """Of each own token the number of the call (turn) that sampled it, counted from 0."""
         numbers, call, last = [], -1, 0

@@ -27,7 +27,7 @@ from training.learner.rows import TrainingRow
 from training.models.adapters import role_weights
 from training.models.engine_factory import release_engine_memory
 from training.rl.critic import ValueHeads
-from training.rl.hosts import HostPool, Job, Player, RolloutHost, cut_jobs, serve_roles
+from training.rl.hosts import HostPool, Job, Player, RolloutHost, cut_jobs
 from training.rl.update import PolicyUpdater
 from training.runs.resume import BestKeeper
 
@@ -214,10 +214,6 @@ class RLLearner:
         """Play in this process what hosts would, by these models, which are of that version."""
         host = RolloutHost(models, self.player, self._open_engine)
         return [group for job in jobs for group in host.play_with(models, job, version)]
-
-    def make_engine(self) -> PolicyEngine:
-        """An engine that serves the present weights of all roles."""
-        return serve_roles(self._open_engine(), self.updater.actors, self.num_steps)
 
     def _open_engine(self) -> PolicyEngine:
         return self.engine or TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
