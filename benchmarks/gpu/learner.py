@@ -150,4 +150,4 @@ def planned_memory(
 def largest_batch(rows: Sequence[TrainingRow], config: MarlConfig) -> int:
     """Tokens of the largest micro-batch that these rows are cut into."""
     cut = make_batches(rows, layout=config.memory.row_layout, max_tokens=config.memory.micro_batch_tokens)
-    return max(batch.num_tokens for batch in cut)
+    return max(batch.token_ids.numel() for batch in cut)

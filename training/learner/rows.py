@@ -168,7 +168,6 @@ class RowBatch:
     rows: tuple[TrainingRow, ...]
     role_tokens: dict[str, tuple[int, int]]  # role -> its stretch of every line
     role_own: dict[str, slice]  # role -> its stretch of the own tokens
-    num_tokens: int  # computed, padding included
 
 
 def make_batches(
@@ -349,7 +348,6 @@ def _finish(
         rows=tuple(rows),
         role_tokens=role_tokens,
         role_own=role_own,
-        num_tokens=token_ids.numel(),
     )
 
 

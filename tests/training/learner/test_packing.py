@@ -109,7 +109,7 @@ def test_a_shared_prompt_is_computed_once() -> None:
     prompts, tails = (5, 9, 13), (6, 8, 10, 12)
     once = sum(prompts) + sum(tails[:3]) + tails[0] + sum(tails)
     (shared,) = make_batches(rows, layout="shared_prompt", max_tokens=9999)
-    assert shared.num_tokens == once < sum(len(row.token_ids) for row in rows)
+    assert shared.token_ids.numel() == once < sum(len(row.token_ids) for row in rows)
     assert shared.targets.tolist() == [
         t for row in rows for t, bit in zip(row.token_ids, row.loss_mask, strict=True) if bit
     ]
@@ -143,7 +143,7 @@ def test_what_prompts_begin_with_in_common_is_computed_once(
     (batch,) = make_batches(rows, layout="shared_prompt", max_tokens=9999)
     prompts, tails = (5, 9, 13, 17), (6, 8, 10)
     own = sum(tails[:2]) + tails[0] + sum(tails) + tails[0]
-    assert batch.num_tokens == len(trunk) + len(branch) + sum(prompts) + own
+    assert batch.token_ids.numel() == len(trunk) + len(branch) + sum(prompts) + own
     assert sorted(row.token_ids for row in batch.rows) == sorted(row.token_ids for row in rows)
     expected, gradients = learn(model, rows)
     for limit in (40, 9999):
@@ -160,7 +160,7 @@ def test_batches_hold_every_row_once_and_keep_the_limit() -> None:
         batches = list(make_batches(rows, layout=layout, max_tokens=45))
         held = [row for batch in batches for row in batch.rows]
         assert sorted(row.token_ids for row in held) == sorted(row.token_ids for row in rows)
-        assert all(batch.num_tokens <= 45 or len(batch.rows) == 1 for batch in batches)
+        assert all(batch.token_ids.numel() <= 45 or len(batch.rows) == 1 for batch in batches)
         assert len(batches) > 1
 
 
