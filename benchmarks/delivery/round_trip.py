@@ -37,7 +37,6 @@ from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import CompletionRequest, Sampling
 from training.export.export import export_team, list_serve_commands
 from training.export.team_folder import ADAPTERS, BASE, FULL, GGUF, MERGED, TeamFolder, open_team_folder
-from training.models.adapters import activate
 
 NUM_TOKENS = 32  # of an answer
 START_S = 900.0  # in which a server must answer
@@ -218,8 +217,8 @@ def find_gap(team: RunWeights, role: str, prompt: tuple[int, ...], ours: tuple, 
     ends = (*ours, team.chat.end_id), (*theirs, team.chat.end_id)
     where = next(place for place, (one, other) in enumerate(zip(*ends, strict=False)) if one != other)
     model = team.models[role]
-    if adapter_of(model, role) is not None:
-        activate(model, role)
+    if (adapter := adapter_of(model, role)) is not None:
+        model.set_adapter(adapter)
     row = model.eval()(input_ids=torch.tensor([[*prompt, *ours[:where]]])).logits[0, -1].log_softmax(-1)
     return float(row[ends[0][where]] - row[ends[1][where]])
 

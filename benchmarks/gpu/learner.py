@@ -16,8 +16,7 @@ from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_team, make_rows
 from training.config.rl_config import MarlConfig
 from training.config.run_config import RunConfig
 from training.learner.learner import backward_team
-from training.learner.packing import make_batches
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, make_batches
 from training.models.shapes import SHAPES, Shape
 from training.planning import joint_memory
 
@@ -151,4 +150,4 @@ def planned_memory(
 def largest_batch(rows: Sequence[TrainingRow], config: MarlConfig) -> int:
     """Tokens of the largest micro-batch that these rows are cut into."""
     cut = make_batches(rows, layout=config.memory.row_layout, max_tokens=config.memory.micro_batch_tokens)
-    return max(batch.num_tokens for batch in cut)
+    return max(batch.token_ids.numel() for batch in cut)

@@ -45,10 +45,23 @@ REAL = Scale(device="cuda", dtype=torch.bfloat16, is_toy=False)
 REHEARSAL = Scale(device="cpu", dtype=torch.float32, is_toy=True)
 
 
+def list_config_values(shape: Shape) -> dict[str, Any]:
+    """Arguments of transformers' `Qwen2Config` for a model of this shape."""
+    return {
+        "vocab_size": shape.vocab,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "tie_word_embeddings": shape.is_tied,
+    }
+
+
 def build_base(shape: Shape, scale: Scale, *, seed: int = 0) -> Any:
     """A Qwen2 of this shape with random weights, made on the device."""
     torch.manual_seed(seed)
-    config = Qwen2Config(**shape.config_values(), max_position_embeddings=8192)
+    config = Qwen2Config(**list_config_values(shape), max_position_embeddings=8192)
     default = torch.get_default_dtype()
     torch.set_default_dtype(scale.dtype)
     try:

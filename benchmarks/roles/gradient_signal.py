@@ -20,8 +20,7 @@ from torch import Tensor
 
 from benchmarks.roles.run_plays import load
 from simulator.agents.solo import SoloEpisode
-from training.learner.packing import pad_rows
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, pad_rows
 from training.learner.token_logprobs import token_logprobs
 from training.rl.solo.play import episode_reward
 

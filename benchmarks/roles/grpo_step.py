@@ -34,7 +34,7 @@ from training.data.interop import prepare_tokenizer, verified_reward, write_trl_
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 
 DIFFICULTIES = (1, 2)
 FIRST_INDEX = 0
@@ -100,10 +100,8 @@ def _prepare(folder: Path, options: argparse.Namespace) -> tuple[HFChat, Any]:
         tokenizer,
         rows,
         config,
+        TrainingSite(output_dir=folder / "scratch", seed=0, on_step=lambda step, metrics: None),
         max_steps=config.max_steps,
-        output_dir=folder / "scratch",
-        seed=0,
-        on_step=lambda step, metrics: None,
     )
     model.save_pretrained(folder / "start")
     tokenizer.save_pretrained(folder / "start")

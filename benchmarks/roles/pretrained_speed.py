@@ -35,7 +35,7 @@ from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.models.base_model import load_frozen_base, load_pretrained, quiet_libraries
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 from training.runs.workers import keep_freed_memory
 
 
@@ -164,10 +164,8 @@ def _train_sft(
         tokenizer,
         rows,
         sft,
+        TrainingSite(output_dir=folder, seed=0, on_step=note),
         max_steps=num_steps,
-        output_dir=folder,
-        seed=0,
-        on_step=note,
         gradient_checkpointing=config.model.gradient_checkpointing,
     )
     if num_steps > 1:

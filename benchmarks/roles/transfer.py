@@ -32,7 +32,7 @@ from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import corpus, supervised_rows, team_scenario
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
 from training.models.weights import load_weights
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
 
@@ -140,10 +140,8 @@ def _train(
             tokenizer,
             list(rows),
             config,
+            TrainingSite(output_dir=Path(scratch), seed=seed, on_step=lambda step, metrics: None),
             max_steps=steps,
-            output_dir=Path(scratch),
-            seed=seed,
-            on_step=lambda step, metrics: None,
         )
 
 

@@ -7,25 +7,20 @@ Sources: arXiv:2305.18290 (DPO), arXiv:2404.19733 (SFT beside it).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from datasets import Dataset
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.trainer_callback import PrinterCallback
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from training.config.feedback_config import DpoConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow
 from training.learner.token_logprobs import completion_logprobs
-from training.roles.sft import OnStep, ResumableTrainer, StepReporter, device_options
-from training.runs.resume import StageCheckpoints
+from training.roles.sft import ResumableTrainer, TrainingSite
 
 ROWS_PER_PASS = 32  # of the reference pass
 
@@ -47,16 +42,6 @@ class ResumableRewardTrainer(ResumableTrainer, RewardTrainer):
 def count_steps(num_rows: int, batch_size: int, epochs: int) -> int:
     """Optimizer steps of so many passes; the last batch of a pass may be smaller."""
     return math.ceil(num_rows / batch_size) * epochs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSite:
-    """Arguments of every trainer of TRL: a scratch folder, the seed, a callback of steps, and checkpoints."""
-
-    output_dir: Path
-    seed: int
-    on_step: OnStep
-    checkpoints: StageCheckpoints | None = None
 
 
 def run_dpo(
@@ -90,7 +75,8 @@ def run_dpo(
         precompute_ref_log_probs=True,
         **_common(config, len(rows), site),
     )
-    return _train(ResumableDpoTrainer, model, tokenizer, args, examples, site, data_collator=collate)
+    made = site.make_trainer(ResumableDpoTrainer, model, tokenizer, args, examples, data_collator=collate)
+    return _train(made, site)
 
 
 def run_reward_model(
@@ -111,7 +97,7 @@ def run_reward_model(
         center_rewards_coefficient=0.01,  # scores stay near 0, so that weights of rewards mean something
         **_common(config, len(rows), site),
     )
-    return _train(ResumableRewardTrainer, model, tokenizer, args, examples, site)
+    return _train(site.make_trainer(ResumableRewardTrainer, model, tokenizer, args, examples), site)
 
 
 def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
@@ -148,44 +134,19 @@ def _pad(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch
 
 def _common(config: DpoConfig | RewardModelConfig, num_rows: int, site: TrainingSite) -> Mapping[str, Any]:
     """Arguments that both trainers share."""
+    steps = count_steps(num_rows, config.batch_size, config.epochs)
     return {
-        "output_dir": str(site.output_dir),
-        "max_steps": count_steps(num_rows, config.batch_size, config.epochs),
+        **site.options(max_steps=steps, learning_rate=config.learning_rate),
         "max_length": None,
         "per_device_train_batch_size": config.batch_size,
-        "learning_rate": config.learning_rate,
-        "lr_scheduler_type": "cosine",
         "warmup_steps": 2,
         "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        **device_options(),
         "gradient_checkpointing": False,
         "remove_unused_columns": False,
-        "dataloader_pin_memory": False,
-        "seed": site.seed,
     }
 
 
-def _train(
-    kind: Callable[..., ResumableTrainer],
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    args: Any,
-    examples: Sequence[dict[str, Any]],
-    site: TrainingSite,
-    **options: Any,
-) -> int:
-    trainer = kind(
-        model=model,
-        args=args,
-        train_dataset=Dataset.from_list(list(examples)),
-        processing_class=tokenizer,
-        **options,
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepReporter(site.on_step))
+def _train(trainer: ResumableTrainer, site: TrainingSite) -> int:
     trainer.keep_checkpoints(site.checkpoints)
     trainer.train_on()
     return int(trainer.state.global_step)

@@ -1,5 +1,5 @@
 """Learner: token rows with advantages in, new weights out, the same for every algorithm.
 
-Belongs here: losses, packing, ranks.
+Belongs here: losses, rows, ranks.
 Not here: the computation of advantages (joint).
 """

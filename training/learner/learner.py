@@ -21,8 +21,7 @@ from simulator.engines.adapter_names import START
 from training.config.rl_config import RLConfig
 from training.learner.fsdp import compute_device, is_sharded
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import RowBatch, idle_batch, make_batches
-from training.learner.rows import TrainingRow
+from training.learner.rows import RowBatch, TrainingRow, idle_batch, make_batches
 from training.learner.token_logprobs import token_logprobs
 
 

@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from roles.errors import UserError
 from simulator.engines.adapter_names import START, adapter_of
 from training.learner.fsdp import is_sharded
-from training.learner.packing import RowBatch
+from training.learner.rows import RowBatch
 
 Stretches = Mapping[str, tuple[int, int]]  # adapter -> first token and end
 

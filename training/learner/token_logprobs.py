@@ -18,9 +18,8 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training.learner.packing import RowBatch, pad_rows
 from training.learner.row_attention import every_layer_by_rows, use_row_attention
-from training.learner.rows import make_plain_row
+from training.learner.rows import RowBatch, make_plain_row, pad_rows
 from training.runs.resume import load_tensors, trained_tensors
 
 _plain_heads: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -67,27 +66,23 @@ def compute_in_bf16(model: nn.Module) -> None:
 def _logprobs(
     model: nn.Module, batch: RowBatch, temperature: float, logit_rows: int
 ) -> tuple[Tensor, Tensor]:
-    head = _head(model)
-    is_plain = _has_plain_head(model)
-    if not is_plain:
-        logits = _own_logits(model, batch).float() / temperature
-        every = torch.log_softmax(logits, dim=-1)
-        entropy = -(every.exp() * every).sum(-1)
-        return every.gather(1, batch.targets[:, None])[:, 0], entropy
-    hidden = _hidden(model, batch)
-    is_matrix = isinstance(head, nn.Linear) and head.bias is None  # one that wears an adapter is more
-    if logit_rows and is_matrix:
-        weight = head.weight
-        if not hidden.is_meta and torch.is_autocast_enabled(
-            hidden.device.type
-        ):  # its backward pass is outside of it
-            precision = torch.get_autocast_dtype(hidden.device.type)
-            hidden, weight = hidden.to(precision), weight.to(precision)
-        pieces = (hidden, weight, batch.targets, temperature, logit_rows)
-        logprobs, entropy = _InPieces.apply(*pieces)  # type: ignore[no-untyped-call]
-        return logprobs, entropy
-    logits = head(hidden).float() / temperature
-    every = torch.log_softmax(logits, dim=-1)
+    if not _has_plain_head(model):
+        logits = _own_logits(model, batch)
+    else:
+        head, hidden = _head(model), _hidden(model, batch)
+        is_matrix = isinstance(head, nn.Linear) and head.bias is None  # one that wears an adapter is more
+        if logit_rows and is_matrix:
+            weight = head.weight
+            if not hidden.is_meta and torch.is_autocast_enabled(
+                hidden.device.type
+            ):  # its backward pass is outside of it
+                precision = torch.get_autocast_dtype(hidden.device.type)
+                hidden, weight = hidden.to(precision), weight.to(precision)
+            pieces = (hidden, weight, batch.targets, temperature, logit_rows)
+            logprobs, entropy = _InPieces.apply(*pieces)  # type: ignore[no-untyped-call]
+            return logprobs, entropy
+        logits = head(hidden)
+    every = torch.log_softmax(logits.float() / temperature, dim=-1)
     entropy = -(every.exp() * every).sum(-1)
     return every.gather(1, batch.targets[:, None])[:, 0], entropy
 

@@ -36,7 +36,7 @@ _KINDS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")  # PEFT's 
 
 def list_owners(config: ModelConfig) -> tuple[str, ...]:
     """Owners of weights: every role, or the team where one adapter serves all roles."""
-    return (SHARED,) if config.adapter_sharing == "shared" else tuple(ROLES)
+    return owners_of(config, tuple(ROLES))
 
 
 def owners_of(config: ModelConfig, roles: Sequence[str]) -> tuple[str, ...]:
@@ -174,14 +174,6 @@ def keep_start(model: Any) -> None:
             if f".{START}{name}." in key:
                 kept.data.copy_(parameters[key.replace(f".{START}{name}.", f".{name}.")].data)
                 kept.requires_grad_(False)
-
-
-def activate(model: nn.Module, role: str) -> None:
-    """Let `role` speak and learn: its adapter is active and trainable, all others are frozen."""
-    name = adapter_of(model, role)
-    if name is not None:
-        adapted: Any = model
-        adapted.set_adapter(name)
 
 
 def named_role_parameters(model: nn.Module, role: str) -> Iterator[tuple[str, nn.Parameter]]:

@@ -18,8 +18,7 @@ from simulator.engines.embedded.engine_check import check_engine, restored
 from simulator.engines.embedded.own_pass import long_text, tolerance
 from training.config.model_config import ModelConfig
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import LayoutName, make_batches
-from training.learner.rows import TrainingRow, make_plain_row
+from training.learner.rows import LayoutName, TrainingRow, make_batches, make_plain_row
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach
 

@@ -6,7 +6,6 @@ All formulas stand in docs/results/performance.md, section Planning.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from roles.errors import UserError
 from training.config.model_config import ModelConfig
@@ -56,18 +55,6 @@ class Shape:
     def num_working(self) -> int:
         """Weights that a token is multiplied with: the layers and the output head."""
         return self.vocab * self.hidden + self.num_layer_parameters
-
-    def config_values(self) -> dict[str, Any]:
-        """Arguments of transformers' `Qwen2Config` for a model of this shape."""
-        return {
-            "vocab_size": self.vocab,
-            "hidden_size": self.hidden,
-            "intermediate_size": self.inner,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "tie_word_embeddings": self.is_tied,
-        }
 
     def lora_parameters(self, rank: int) -> int:
         """Two factors on every linear map of every layer."""

@@ -124,7 +124,7 @@ def load_team(
     """Every weights of the team's roles after a stage; the tokenizer is the same for all.
 
     Weights that all roles share are loaded once, and so is the base of adapters: then all roles have the
-    same model, in which `activate` chooses the adapter. `model`: in place of the config's.
+    same model, whose adapters bear their owners' names. `model`: in place of the config's.
     """
     config = model or run.config.model
     owners = owners_of(config, TEAM_ROLES)

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from training.config.rl_config import RLConfig
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import idle_batch, make_batches
 from training.learner.ranks import ONE_RANK, Ranks
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, idle_batch, make_batches
 from training.learner.token_logprobs import hidden_before
 from training.rl.update import PolicyUpdater
 

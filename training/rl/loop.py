@@ -9,9 +9,13 @@ One step, top to bottom:
 knows no protocol, reward, credit scheme or estimator.
 """
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from roles.errors import InfrastructureError
 from simulator.chat import Chat
@@ -20,10 +24,12 @@ from simulator.engines.embedded.engine import TransformersEngine
 from training.learner.learner import LossStats
 from training.learner.ranks import Ranks
 from training.learner.rows import TrainingRow
+from training.models.adapters import role_weights
 from training.models.engine_factory import release_engine_memory
 from training.rl.critic import ValueHeads
-from training.rl.hosts import HostPool, Job, Player, RolloutHost, cut_jobs, serve_roles
+from training.rl.hosts import HostPool, Job, Player, RolloutHost, cut_jobs
 from training.rl.update import PolicyUpdater
+from training.runs.resume import BestKeeper
 
 Rows = Mapping[str, Sequence[TrainingRow]]  # by role
 MOST_MISMATCH = 1.0  # nats per token of a completion; rounding in bfloat16 makes some hundredths
@@ -209,10 +215,6 @@ class RLLearner:
         host = RolloutHost(models, self.player, self._open_engine)
         return [group for job in jobs for group in host.play_with(models, job, version)]
 
-    def make_engine(self) -> PolicyEngine:
-        """An engine that serves the present weights of all roles."""
-        return serve_roles(self._open_engine(), self.updater.actors, self.num_steps)
-
     def _open_engine(self) -> PolicyEngine:
         return self.engine or TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
 
@@ -250,3 +252,52 @@ def check_engine(metrics: Mapping[str, float]) -> None:
                 f" weights, or reports other likelihoods (vLLM: --logprobs-mode processed_logprobs);"
                 f" the step is not kept"
             )
+
+
+class BestWeights(BestKeeper):
+    """The best validation so far, sampled as in training, with a copy of its weights."""
+
+    def __init__(self, learner: RLLearner, scenarios: Sequence[Any], *, patience: int = 0) -> None:
+        super().__init__(self._list_weights, patience=patience)
+        self.learner, self.scenarios = learner, scenarios
+        self.rewards: list[float] = []  # of the best validation, case by case
+
+    def _list_weights(self) -> dict[str, Tensor]:
+        models, roles = self.learner.models, self.learner.updater.first_roles()
+        return {
+            f"{role}/{name}": tensor
+            for role in roles
+            for name, tensor in role_weights(models[role], role).items()
+        }
+
+    def validate(self) -> dict[str, float]:
+        """Mean score now (one number for all ranks), kept with the weights if it is the best.
+
+        `validation_fall` is how far it lies below the best one, with its standard error over the same cases.
+        """
+        rewards, metrics = self.learner.validate(self.scenarios)
+        reward = sum(rewards) / len(rewards)
+        if self.offer(self.learner.num_steps, reward):
+            self.rewards = rewards
+        falls = [best - now for best, now in zip(self.rewards, rewards, strict=True)]
+        error = statistics.stdev(falls) / math.sqrt(len(falls)) if len(falls) > 1 else 0.0
+        return {
+            "validation_reward": reward,
+            "best_step": float(self.best_step),
+            "validation_fall": statistics.fmean(falls),
+            "validation_fall_error": error,
+            **metrics,
+        }
+
+    def restore(self) -> int:
+        """Give the models the best validated weights back; returns the step that the weights are of."""
+        step = super().restore()
+        self.learner.updater.sync_actors()
+        return self.learner.num_steps if step < 0 else step
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "rewards": self.rewards}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.rewards = list(state["rewards"])

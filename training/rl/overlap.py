@@ -46,10 +46,6 @@ class OverlappedLearner:
         self._queue: deque[_Pending] = deque()
         self._player = ThreadPoolExecutor(staleness + 1 if on_hosts else 1, thread_name_prefix="rollouts")
 
-    @property
-    def num_steps(self) -> int:
-        return self.learner.num_steps
-
     def step(self) -> dict[str, float]:
         """Learn from the oldest rollouts while later ones are played; returns the step's metrics."""
         if not self.learner.config.max_staleness:

@@ -6,17 +6,17 @@ not finite change nothing and are counted. Of many processes the first one saves
 go on, and each its part of sharded weights; under DeepSpeed nothing is saved.
 
 SFT has loss on the role's own tokens only. All prompts of a role begin with its mandate, often most of their
-tokens: with shared prompts texts are laid end to end after it (training/learner/packing.py), and values and
+tokens: with shared prompts texts are laid end to end after it (training/learner/rows.py), and values and
 gradients are those of the padded batch. LoRA is applied in the precision of the base
 (training/learner/lora_batch.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate.utils import parse_flag_from_env
@@ -42,9 +42,8 @@ from training.config.run_config import SftConfig
 from training.data.demonstrations import IGNORED_LABEL, TokenRow
 from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import RowBatch, make_batches
 from training.learner.ranks import Ranks
-from training.learner.rows import make_plain_row
+from training.learner.rows import RowBatch, make_batches, make_plain_row
 from training.learner.token_logprobs import completion_logprobs, token_logprobs
 from training.models.optimizers import muon_with_adamw
 from training.runs.faults import fault_point
@@ -396,6 +395,7 @@ def _routed(model: Any, batch: RowBatch) -> AbstractContextManager[None]:
 MOST_STEPS_PER_LOG, LEAST_LOGS = 10, 40  # a short stage logs more often, so that its curve shows
 PACK_TOKENS = 1024  # of a packed row, at most
 OnStep = Callable[[int, Mapping[str, float]], None]
+Trained = TypeVar("Trained", bound=ResumableTrainer)
 
 
 class ResumableSftTrainer(ResumableTrainer, SharedPrompts, SFTTrainer):
@@ -412,6 +412,52 @@ class StepReporter(TrainerCallback):
         numbers = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, int | float)}
         if "loss" in numbers:
             self._on_step(state.global_step, numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSite:
+    """Arguments of every trainer of TRL: a scratch folder, the seed, a callback of steps, and checkpoints."""
+
+    output_dir: Path
+    seed: int
+    on_step: OnStep
+    checkpoints: StageCheckpoints | None = None
+
+    def options(self, *, max_steps: int, learning_rate: float) -> dict[str, Any]:
+        """Return the part of a trainer's config that is alike for SFT, DPO and reward models."""
+        return {
+            "output_dir": str(self.output_dir),
+            "max_steps": max_steps,
+            "learning_rate": learning_rate,
+            "lr_scheduler_type": "cosine",
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            **device_options(),
+            "dataloader_pin_memory": False,
+            "seed": self.seed,
+        }
+
+    def make_trainer(
+        self,
+        kind: type[Trained],
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        args: Any,
+        rows: list[dict[str, Any]],
+        **options: Any,
+    ) -> Trained:
+        """Return a trainer on these rows that reports its log lines here alone."""
+        trainer = kind(
+            model=model,
+            args=args,
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer,
+            callbacks=[StepReporter(self.on_step)],
+            **options,
+        )
+        trainer.remove_callback(PrinterCallback)
+        return trainer
 
 
 def mean_loss(
@@ -435,12 +481,9 @@ def run_sft(
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[TokenRow],
     config: SftConfig,
+    site: TrainingSite,
     *,
     max_steps: int,
-    output_dir: Path,
-    seed: int,
-    on_step: OnStep,
-    checkpoints: StageCheckpoints | None = None,
     validation_rows: Sequence[TokenRow] = (),
     gradient_checkpointing: bool = False,
     shares_weights: bool = False,
@@ -460,35 +503,18 @@ def run_sft(
     if not rows or (config.validate_every and not validation_rows):
         raise ValueError("no supervised rows to train on, or none to validate on")
     micro = config.micro_batch_size or config.batch_size
-    dataset = Dataset.from_list([row.as_dict() for row in rows])
     args = TrlSftConfig(
-        output_dir=str(output_dir),
-        max_steps=max_steps,
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=config.batch_size // micro,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type="cosine",
         warmup_steps=min(20, max_steps // 10),
         packing=config.row_layout == "packed",
         max_length=PACK_TOKENS if config.row_layout == "packed" else None,
         router_aux_loss_coef=0.0,  # in every stage the loss of what was sampled or shown alone
         gradient_checkpointing=gradient_checkpointing,
         logging_steps=min(MOST_STEPS_PER_LOG, max(1, max_steps // LEAST_LOGS)),
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        **device_options(),
-        dataloader_pin_memory=False,
-        seed=seed,
+        **site.options(max_steps=max_steps, learning_rate=config.learning_rate),
     )
-    trainer = ResumableSftTrainer(
-        model=model,
-        args=args,
-        train_dataset=dataset,
-        processing_class=tokenizer,
-        callbacks=[StepReporter(on_step)],
-    )
-    trainer.remove_callback(PrinterCallback)
+    trainer = site.make_trainer(ResumableSftTrainer, model, tokenizer, args, [row.as_dict() for row in rows])
     if shares_weights:
         trainer.shard_weights()
     if config.optimizer == "muon":
@@ -502,7 +528,7 @@ def run_sft(
         trainer.lr_scheduler = get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps)
     trainer.shares_prompts = config.row_layout == "shared_prompt"
     if not config.validate_every:
-        trainer.keep_checkpoints(checkpoints)
+        trainer.keep_checkpoints(site.checkpoints)
         trainer.train_on()
         return int(trainer.state.global_step)
     keeper = BestKeeper(partial(trained_tensors, model), patience=config.patience)
@@ -513,8 +539,8 @@ def run_sft(
         return -loss, {"validation/loss": loss}
 
     trainer.add_callback(
-        ValidateEvery(keeper, measure, on_step, every=config.validate_every, ranks=trainer.ranks)
+        ValidateEvery(keeper, measure, site.on_step, every=config.validate_every, ranks=trainer.ranks)
     )
-    trainer.keep_checkpoints(checkpoints, {"best": keeper})
+    trainer.keep_checkpoints(site.checkpoints, {"best": keeper})
     trainer.train_on()
     return keeper.restore()

@@ -6,15 +6,12 @@ Labels and settings of a stage are copied into the run when it begins (RUN/feedb
 
 import hashlib
 import math
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
 from scenarios.written.strict_yaml import read_settings
@@ -32,16 +29,13 @@ from training.config.run_config import FIRST_GRPO_INDEX
 from training.feedback.labels import Label, read_labels, resolve_labels
 from training.feedback.reward_model import RewardModel, build_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows
-from training.feedback.trainers import TrainingSite, count_steps, run_dpo, run_reward_model
+from training.feedback.trainers import count_steps, run_dpo, run_reward_model
 from training.models.adapters import owner_of
-from training.models.weights import copy_weights, finish_stage, load_trainable
-from training.runs.resume import StageCheckpoints
-from training.runs.run_errors import explain_memory_errors
+from training.models.weights import load_trainable
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
 from training.stages.rl import train_role as train_role_by_rl
-from training.stages.sft import train_on_rows
+from training.stages.sft import publishing, train_on_rows
 
 PPO_OFFSET = 500_000  # of PPO's first scenario after that of GRPO: others than GRPO met
 Config = TypeVar("Config", bound=FeedbackConfig)
@@ -125,7 +119,7 @@ def train_dpo(run: Run, owner: str) -> None:
     model, tokenizer = load_trainable(run, settings.source, role)
     pairs = preference_rows(_read_resolved(run, "dpo", role), make_chat(tokenizer, run.config))
     _require(pairs, "comparison", run, "dpo", role)
-    with _publishing(run, "dpo", role, settings, model, tokenizer) as (site, payload):
+    with publishing(run, "dpo", role, model, tokenizer) as (site, payload):
         payload |= {"step": run_dpo(model, tokenizer, pairs, settings, site), "num_rows": float(len(pairs))}
 
 
@@ -136,7 +130,7 @@ def train_reward(run: Run, owner: str) -> None:
     rows = preference_rows(_read_resolved(run, "reward", role), make_chat(tokenizer, run.config))
     training, held_out = split_rows(rows, settings.validation_share, run.config.seed)
     _require(training, "comparison", run, "reward", role)
-    with _publishing(run, "reward", role, settings, model, tokenizer) as (site, payload):
+    with publishing(run, "reward", role, model, tokenizer) as (site, payload):
         payload["step"] = run_reward_model(model, tokenizer, training, settings, site)
         judge = RewardModel(model)
         judge.set_spread(training)
@@ -154,33 +148,6 @@ def train_ppo(run: Run, owner: str) -> None:
     settings = _read_settings(run, "ppo", owner, PpoConfig)
     grpo, first = settings.as_grpo(run.config.grpo), FIRST_GRPO_INDEX + PPO_OFFSET
     train_role_by_rl(run, "ppo", owner, grpo, first_index=first, source=settings.source)
-
-
-@contextmanager
-def _publishing(
-    run: Run,
-    stage: str,
-    role: str,
-    settings: FeedbackConfig,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> Iterator[tuple[TrainingSite, dict[str, Any]]]:
-    """Site of a trainer of TRL, and a payload to fill; at the end the weights are published with it."""
-    before, name = copy_weights(model, role), f"{stage}/{role}"
-    checkpoints = StageCheckpoints(run, name, every_steps=run.config.checkpoint_every)
-    payload: dict[str, Any] = {}
-
-    def on_step(step: int, metrics: Mapping[str, float]) -> None:
-        run.log(name, step, metrics)
-        report_progress(1, loss=metrics["loss"])
-
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
-        site = TrainingSite(
-            output_dir=Path(scratch), seed=run.config.seed, on_step=on_step, checkpoints=checkpoints
-        )
-        yield site, payload
-    finish_stage(run, stage, role, model, tokenizer, before, train_s=checkpoints.train_s, **payload)
-    checkpoints.clear()
 
 
 def _read_settings(run: Run, stage: str, role: str, kind: type[Config]) -> Config:

@@ -33,9 +33,8 @@ from training.models.adapters import keep_start, owner_of, roles_of
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import name_engine, open_rollouts
 from training.models.weights import copy_weights, finish_stage, load_trainable, save_weights, weights_differ
-from training.rl.best import BestWeights
 from training.rl.hosts import Host, HostPool, Player, RolloutHost
-from training.rl.loop import RLLearner
+from training.rl.loop import BestWeights, RLLearner
 from training.rl.overlap import OverlappedLearner, copy_models
 from training.rl.remote_hosts import ProcessHost, RayHost, join_cluster
 from training.rl.solo.alarms import list_alarms, write_alarms

@@ -9,7 +9,9 @@ import logging
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -33,7 +35,7 @@ from training.models.weights import (
     save_weights,
 )
 from training.rl.team.replans import replan_rows
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 from training.runs.faults import enter_stage
 from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
@@ -252,10 +254,43 @@ def train_on_rows(
     Raises:
         UserError: a batch that the ranks cannot share evenly.
     """
-    config, name = run.config, f"{stage}/{role}"
-    before = copy_weights(model, role)
-    checkpoints = StageCheckpoints(run, name, every_steps=config.checkpoint_every)
+    config = run.config
+    opened = publishing(
+        run, stage, role, model, tokenizer, memory_key="sft.micro_batch_size", start=start, ranks=ranks
+    )
+    with opened as (site, payload):
+        payload["step"] = run_sft(
+            model,
+            tokenizer,
+            rows,
+            divide_batch(config.sft, ranks.size),
+            site,
+            max_steps=max_steps,
+            validation_rows=validation_rows,
+            gradient_checkpointing=config.model.gradient_checkpointing,
+            shares_weights=ranks.shares_weights,
+        )
 
+
+@contextmanager
+def publishing(
+    run: Run,
+    stage: str,
+    role: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    memory_key: str = "",
+    start: tuple[Run, str, str] | None = None,
+    ranks: Ranks = ONE_RANK,
+) -> Iterator[tuple[TrainingSite, dict[str, Any]]]:
+    """Site of a trainer of TRL, and a payload to fill, `step` at least; at the end both are published.
+
+    `memory_key`: as of `explain_memory_errors`. `start`: where the weights came from, for a sharded model.
+    """
+    before, name = copy_weights(model, role), f"{stage}/{role}"
+    checkpoints = StageCheckpoints(run, name, every_steps=run.config.checkpoint_every)
+    payload: dict[str, Any] = {}
     reported = 0
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
@@ -268,25 +303,17 @@ def train_on_rows(
 
     with (
         tempfile.TemporaryDirectory(prefix="emads-") as scratch,
-        explain_memory_errors(name, "sft.micro_batch_size"),
+        explain_memory_errors(name, memory_key),
     ):
-        step = run_sft(
-            model,
-            tokenizer,
-            rows,
-            divide_batch(config.sft, ranks.size),
-            max_steps=max_steps,
-            output_dir=Path(scratch),
-            seed=config.seed,
-            on_step=on_step,
-            checkpoints=checkpoints,
-            validation_rows=validation_rows,
-            gradient_checkpointing=config.model.gradient_checkpointing,
-            shares_weights=ranks.shares_weights,
+        yield (
+            TrainingSite(
+                output_dir=Path(scratch), seed=run.config.seed, on_step=on_step, checkpoints=checkpoints
+            ),
+            payload,
         )
-    trained = _gather_model(start, model, ranks)
+    trained = model if start is None else _gather_model(start, model, ranks)
     if ranks.rank == 0:
-        finish_stage(run, stage, role, trained, tokenizer, before, step=step, train_s=checkpoints.train_s)
+        finish_stage(run, stage, role, trained, tokenizer, before, train_s=checkpoints.train_s, **payload)
         checkpoints.clear()
     ranks.wait()
 

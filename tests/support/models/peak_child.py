@@ -14,6 +14,7 @@ import torch
 from tiny_models import small_model, tiny_chat, tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.gpu.sizes import list_config_values
 from roles.registry import ROLES
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
@@ -30,7 +31,7 @@ from training.rl.solo import algorithm
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer
 from training.rl.update import PolicyUpdater
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 
 SHAPE = SHAPES["smollm2-135m"]
 ROWS, LENGTH, OWN = 4, 64, 32
@@ -48,7 +49,7 @@ def planned(kind: str) -> float:
 
 def build() -> Any:
     """A model of the shape of SmolLM2-135M, weights drawn."""
-    return Qwen2ForCausalLM(Qwen2Config(**SHAPE.config_values()))
+    return Qwen2ForCausalLM(Qwen2Config(**list_config_values(SHAPE)))
 
 
 def learn_jointly(make: Callable[[], Any]) -> None:
@@ -78,9 +79,13 @@ def learn_from_rows(make: Callable[[], Any]) -> None:
     config = SftConfig(optimizer="adamw", batch_size=ROWS)
     with tempfile.TemporaryDirectory() as folder:
         run_sft(
-            make(), tiny_tokenizer(), [row] * 2 * ROWS, config, max_steps=2, output_dir=Path(folder), seed=0,
-            on_step=lambda step, metrics: None,
-        )  # fmt: skip
+            make(),
+            tiny_tokenizer(),
+            [row] * 2 * ROWS,
+            config,
+            TrainingSite(output_dir=Path(folder), seed=0, on_step=lambda step, metrics: None),
+            max_steps=2,
+        )
 
 
 class Recital(TransformersEngine):

@@ -31,8 +31,7 @@ from training.config.loading import load_config
 from training.export.export import export_team
 from training.export.gguf_files import write_model
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import make_batches
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, make_batches
 from training.learner.token_logprobs import token_logprobs
 from training.models import weights
 from training.models.weights import load_weights

@@ -17,16 +17,12 @@ from training.config.feedback_config import DpoConfig, PpoConfig, RewardModelCon
 from training.data.demonstrations import TokenRow, role_scenario
 from training.feedback.reward_model import RewardModel
 from training.feedback.rows import PreferenceRow, preference_rows
-from training.feedback.trainers import (
-    TrainingSite,
-    run_dpo,
-    run_reward_model,
-    sum_logprobs,
-)
+from training.feedback.trainers import run_dpo, run_reward_model, sum_logprobs
 from training.rl.loop import RLLearner
 from training.rl.records import RewardParts
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer, add_model_scores
+from training.roles.sft import TrainingSite
 
 Log = list[tuple[int, Mapping[str, float]]]
 

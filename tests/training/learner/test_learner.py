@@ -18,8 +18,7 @@ from trl import GRPOConfig, GRPOTrainer
 from reliability.joint.scripted_models import next_token_logprobs
 from training.config.rl_config import MarlConfig
 from training.learner.learner import backward_team, clipped_surrogate, estimate_kl
-from training.learner.packing import micro_batches, pad_rows
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, micro_batches, pad_rows
 from training.learner.token_logprobs import compute_in_bf16, token_logprobs
 from training.rl.credit import ESTIMATORS
 

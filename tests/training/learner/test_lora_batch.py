@@ -12,13 +12,13 @@ from training_rows import backward_role, make_rows
 
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
-from simulator.engines.adapter_names import START
+from simulator.engines.adapter_names import START, adapter_of
 from training.config.rl_config import MarlConfig
 from training.learner.learner import backward_team
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import join_rows, make_batches
+from training.learner.rows import join_rows, make_batches
 from training.learner.token_logprobs import token_logprobs
-from training.models.adapters import activate, keep_start, named_role_parameters, role_parameters
+from training.models.adapters import keep_start, named_role_parameters, role_parameters
 
 CONFIG = MarlConfig().changed(memory__row_layout="shared_prompt")
 TEAM = ("cto", "coo", "reconcile")
@@ -36,7 +36,7 @@ def adapted_model() -> Any:
 def team_rows(model: Any) -> dict[str, Any]:
     rows = {}
     for number, role in enumerate(TEAM):
-        activate(model, role)
+        model.set_adapter(adapter_of(model, role))
         rows[role] = make_rows(model, [2, 3 - number], role=role)
     return rows
 
@@ -53,13 +53,13 @@ def test_one_pass_over_all_roles_equals_a_pass_of_each(layout: str, micro_batch_
     expected, losses = {}, {}
     for role in TEAM:
         model.zero_grad()
-        activate(model, role)
+        model.set_adapter(adapter_of(model, role))
         losses[role] = backward_role(model, rows[role], MarlConfig()).loss
         expected[role] = role_gradients(model, role)
         assert len(expected[role]) == 2 * 7  # A and B of the seven linear layers
         assert not any(role_gradients(model, other) for other in TEAM if other != role)
     model.zero_grad()
-    activate(model, "coo")  # whoever was active must not matter
+    model.set_adapter(adapter_of(model, "coo"))  # whoever was active must not matter
     config = CONFIG.changed(memory__row_layout=layout, memory__micro_batch_tokens=micro_batch_tokens)
     stats = backward_team(model, rows, config)
     for role in TEAM:
@@ -93,7 +93,7 @@ def test_each_token_hears_its_own_role_only() -> None:
         found, _ = token_logprobs(model, batch)
     expected: list[float] = []
     for role in ("cto", "coo"):
-        activate(model, role)
+        model.set_adapter(adapter_of(model, role))
         for row in rows[role][:2]:
             predicted = next_token_logprobs(model, row.token_ids)
             expected += [float(predicted[i - 1, t]) for i, t in enumerate(row.token_ids) if row.loss_mask[i]]
@@ -103,7 +103,7 @@ def test_each_token_hears_its_own_role_only() -> None:
 def test_afterwards_the_active_adapter_speaks_again() -> None:
     model = adapted_model()
     rows = team_rows(model)
-    activate(model, "cto")
+    model.set_adapter(adapter_of(model, "cto"))
     ids = rows["cto"][0].token_ids
     before = next_token_logprobs(model, ids)
     backward_team(model, rows, CONFIG)

@@ -14,9 +14,16 @@ from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from training.config.rl_config import MarlConfig
 from training.learner.learner import LossStats, MismatchSums, call_weights, ratios_of
-from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
 from training.learner.row_attention import RowLayout, Segment
-from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
+from training.learner.rows import (
+    LayoutName,
+    TrainingRow,
+    join_rows,
+    make_batches,
+    pad_rows,
+    share_between_plans,
+    spread_over_plans,
+)
 from training.learner.token_logprobs import token_logprobs
 
 CONFIG = MarlConfig().changed(loss__clip_low=0.2, loss__clip_high=0.3)
@@ -102,7 +109,7 @@ def test_a_shared_prompt_is_computed_once() -> None:
     prompts, tails = (5, 9, 13), (6, 8, 10, 12)
     once = sum(prompts) + sum(tails[:3]) + tails[0] + sum(tails)
     (shared,) = make_batches(rows, layout="shared_prompt", max_tokens=9999)
-    assert shared.num_tokens == once < sum(len(row.token_ids) for row in rows)
+    assert shared.token_ids.numel() == once < sum(len(row.token_ids) for row in rows)
     assert shared.targets.tolist() == [
         t for row in rows for t, bit in zip(row.token_ids, row.loss_mask, strict=True) if bit
     ]
@@ -124,7 +131,7 @@ def test_what_prompts_begin_with_in_common_is_computed_once(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trunk of 7 for all but the last row, 4 further tokens for two of the groups under it."""
-    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 4)
+    monkeypatch.setattr("training.learner.rows.MIN_TRUNK", 4)
     model, trunk, branch = MODELS[architecture](), range(50, 57), range(60, 64)
     drawn = make_rows(model, [2, 1, 3, 1])
     rows = [
@@ -136,7 +143,7 @@ def test_what_prompts_begin_with_in_common_is_computed_once(
     (batch,) = make_batches(rows, layout="shared_prompt", max_tokens=9999)
     prompts, tails = (5, 9, 13, 17), (6, 8, 10)
     own = sum(tails[:2]) + tails[0] + sum(tails) + tails[0]
-    assert batch.num_tokens == len(trunk) + len(branch) + sum(prompts) + own
+    assert batch.token_ids.numel() == len(trunk) + len(branch) + sum(prompts) + own
     assert sorted(row.token_ids for row in batch.rows) == sorted(row.token_ids for row in rows)
     expected, gradients = learn(model, rows)
     for limit in (40, 9999):
@@ -153,7 +160,7 @@ def test_batches_hold_every_row_once_and_keep_the_limit() -> None:
         batches = list(make_batches(rows, layout=layout, max_tokens=45))
         held = [row for batch in batches for row in batch.rows]
         assert sorted(row.token_ids for row in held) == sorted(row.token_ids for row in rows)
-        assert all(batch.num_tokens <= 45 or len(batch.rows) == 1 for batch in batches)
+        assert all(batch.token_ids.numel() <= 45 or len(batch.rows) == 1 for batch in batches)
         assert len(batches) > 1
 
 

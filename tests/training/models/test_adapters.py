@@ -14,6 +14,7 @@ from tiny_models import make_tiny_base, same_weights, small_model, tiny_tokenize
 from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from roles.registry import ROLES
+from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.loading import load_config
@@ -21,9 +22,9 @@ from training.config.model_config import ModelConfig
 from training.config.run_config import SftConfig
 from training.data.demonstrations import TokenRow
 from training.models import adapters
-from training.models.adapters import activate, attach, load_adapters, role_parameters, save_adapter
+from training.models.adapters import attach, load_adapters, role_parameters, save_adapter
 from training.models.weights import find_weights, load_team, load_weights
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 from training.runs.run_folder import Run
 from training.stages.evaluation import evaluate_role, evaluate_team
 from training.stages.table import train_stage
@@ -93,7 +94,7 @@ def load_pair(folder: Path) -> tuple[PeftModel, dict[str, torch.Tensor]]:
 def test_roles_on_one_base_speak_and_learn_apart(tmp_path: Path) -> None:
     model, said = load_pair(tmp_path)
     for role in ("cto", "coo", "cto"):
-        activate(model, role)
+        model.set_adapter(adapter_of(model, role))
         assert torch.equal(next_token_logprobs(model, IDS), said[role])
         own = {id(parameter) for parameter in role_parameters(model, role)}
         assert {id(p) for p in model.parameters() if p.requires_grad} == own
@@ -102,7 +103,7 @@ def test_roles_on_one_base_speak_and_learn_apart(tmp_path: Path) -> None:
         assert {id(p) for p in model.parameters() if p.grad is not None} == own
     assert not torch.equal(said["cto"], said["coo"])
     with pytest.raises(ValueError, match="no adapter of role 'cost'"):
-        activate(model, "cost")
+        model.set_adapter(adapter_of(model, "cost"))
 
 
 def test_the_engine_serves_each_role_its_own_adapter(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_the_engine_serves_each_role_its_own_adapter(tmp_path: Path) -> None:
         return await asyncio.gather(*(ask(role, n) for n in range(3) for role in ("cto", "coo")))
 
     for role, prompt, completion in asyncio.run(ask_all()):
-        activate(model, role)
+        model.set_adapter(adapter_of(model, role))
         ids = prompt + completion.token_ids
         logprobs = next_token_logprobs(model, ids)
         own = [float(logprobs[i - 1, ids[i]]) for i in range(len(prompt), len(ids))]
@@ -138,9 +139,13 @@ def test_sft_trains_the_adapter_and_not_the_base(tmp_path: Path) -> None:
     before = weights_of(model)
     rows = [TokenRow(token_ids=(5, 9, 20 + i, 1), loss_mask=(0, 0, 1, 1)) for i in range(8)]
     run_sft(
-        model, tiny_tokenizer(), rows, SftConfig(batch_size=4), max_steps=3, output_dir=tmp_path, seed=0,
-        on_step=lambda step, metrics: None,
-    )  # fmt: skip
+        model,
+        tiny_tokenizer(),
+        rows,
+        SftConfig(batch_size=4),
+        TrainingSite(output_dir=tmp_path, seed=0, on_step=lambda step, metrics: None),
+        max_steps=3,
+    )
     changed = {name for name, value in weights_of(model).items() if not torch.equal(value, before[name])}
     assert changed
     assert all("lora_" in name for name in changed)

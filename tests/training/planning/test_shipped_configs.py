@@ -8,12 +8,12 @@ import torch
 from fast_loop import slow_except
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.gpu.sizes import list_config_values
 from roles.registry import ROLES
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
 from training.learner.lora_batch import routed_roles
-from training.learner.packing import join_rows
-from training.learner.rows import TrainingRow
+from training.learner.rows import TrainingRow, join_rows
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach, named_role_parameters
 from training.models.shapes import SHAPES
@@ -27,7 +27,9 @@ def build_on_meta(config: RunConfig) -> Any:
     """The config's model without storage, with an adapter per role."""
     shape, names = SHAPES[config.model.preset], list(ROLES)
     with torch.device("meta"):
-        base = Qwen2ForCausalLM(Qwen2Config(**shape.config_values())).to(getattr(torch, config.model.dtype))
+        base = Qwen2ForCausalLM(Qwen2Config(**list_config_values(shape))).to(
+            getattr(torch, config.model.dtype)
+        )
         if config.model.adapter == "none":
             return base
         model: Any = attach(base, config.model, seed=0, name=names[0])

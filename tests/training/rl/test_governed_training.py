@@ -42,8 +42,9 @@ from simulator.reading import read_episode
 from simulator.reward import list_right_votes
 from training.config.loading import load_config
 from training.config.rl_config import MarlConfig
-from training.rl.best import BestWeights
 from training.rl.credit import coalition_reward
+from training.rl.hosts import serve_roles
+from training.rl.loop import BestWeights
 from training.rl.overlap import OverlappedLearner
 from training.rl.records import EpisodeGroup, ScoredEpisode, ScoredGroup
 from training.rl.team.algorithm import plan_metrics
@@ -387,7 +388,8 @@ def test_the_best_team_is_chosen_by_governed_play(scripted: Engines, monkeypatch
     reward = best.validate()["validation_reward"]
     calls = scripted[-1].calls
     assert {request.session.split("/")[1] for request, _ in calls} == {"governed"}
-    groups = learner.player.play_validation(learner.make_engine(), draw(2), "validation")
+    engine = serve_roles(learner._open_engine(), learner.updater.actors, learner.num_steps)
+    groups = learner.player.play_validation(engine, draw(2), "validation")
     rewards = [one.verdict.reward for one in firsts(*learner.scorer.score(groups))]
     assert reward == pytest.approx(sum(rewards) / 2)
 

@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -27,16 +26,10 @@ from training.runs.run_errors import FaultyRunError
 CONFIG = GrpoConfig(
     max_steps=1, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=4, max_completion_tokens=60
 )
-HANG_S = 3.0
 
 
 def fail(error: Exception) -> float:
     raise error
-
-
-def hang() -> dict[str, float]:
-    time.sleep(HANG_S)
-    return {"total": 1.0}
 
 
 SPOILT: dict[str, tuple[Callable[[], Any], str]] = {
@@ -46,7 +39,6 @@ SPOILT: dict[str, tuple[Callable[[], Any], str]] = {
     "none": (lambda: {"total": None}, "reward part total is None"),
     "wrong shape": (lambda: [0.5, 0.5], "is not reward parts with a total"),
     "exception": (lambda: fail(ZeroDivisionError("division by zero")), "ZeroDivisionError: division"),
-    "hang": (hang, "was not there after"),
 }
 
 
@@ -58,9 +50,7 @@ def test_one_spoilt_reward_takes_its_group_and_nothing_else(kind: str, place: in
     def score(number: int) -> Any:
         return make() if number == place else {"total": number / 10}
 
-    start = time.monotonic()
-    scored = score_all(range(12), score, timeout_s=0.1)
-    assert time.monotonic() - start < HANG_S
+    scored = score_all(range(12), score)
     assert [number for number, one in enumerate(scored) if one.parts is None] == [place]
     assert scored[place].fault == "reward"
     assert reason in scored[place].reason
@@ -71,7 +61,7 @@ def test_one_spoilt_reward_takes_its_group_and_nothing_else(kind: str, place: in
 
 def test_what_an_engine_lost_is_told_from_a_broken_reward() -> None:
     items: list[Any] = [1, InfrastructureError("worker lost"), KeyError("x")]
-    scored = score_all(items, lambda item: {"total": float(item)}, timeout_s=5)
+    scored = score_all(items, lambda item: {"total": float(item)})
     assert [one.fault for one in scored] == ["", "infrastructure", "reward"]
     assert scored[1].reason == "worker lost"
 

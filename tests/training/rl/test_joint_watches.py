@@ -15,7 +15,7 @@ from joint_learning import (
 from tiny_models import same_weights, weights_of
 
 from simulator.reading import read_episode
-from training.rl.best import BestWeights
+from training.rl.loop import BestWeights
 from training.rl.team.algorithm import DriftWatch, gradient_shares, team_behaviour
 
 

@@ -19,7 +19,7 @@ from training.config.model_config import ModelConfig
 from training.config.run_config import DataConfig, RunConfig, SftConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.roles import sft
-from training.roles.sft import run_sft
+from training.roles.sft import TrainingSite, run_sft
 
 CONFIG = SftConfig(batch_size=4)
 PADDED = CONFIG.model_copy(update={"row_layout": "padded"})
@@ -49,10 +49,8 @@ def train(
         tiny_tokenizer(),
         rows,
         config,
+        TrainingSite(output_dir=folder, seed=seed, on_step=lambda step, metrics: log.append((step, metrics))),
         max_steps=steps,
-        output_dir=folder,
-        seed=seed,
-        on_step=lambda step, metrics: log.append((step, metrics)),
     )
     return model, log
 
@@ -106,7 +104,7 @@ def test_shared_prompts_end_with_the_weights_of_the_padded_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three steps of two passes each: the same losses and weights but for rounding."""
-    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 2)
+    monkeypatch.setattr("training.learner.rows.MIN_TRUNK", 2)
     changes = {"optimizer": "adamw", "learning_rate": 0.003, "micro_batch_size": 2}
     rows, found = [*make_rows(6), *make_rows(6, "cto")], []
     for layout in ("padded", "shared_prompt"):
@@ -181,9 +179,13 @@ def test_a_frozen_parameter_stays(tmp_path: Path) -> None:
     model.get_input_embeddings().weight.requires_grad_(False)
     before = weights_of(model)
     run_sft(
-        model, tiny_tokenizer(), make_rows(8), CONFIG, max_steps=2, output_dir=tmp_path, seed=0,
-        on_step=lambda step, metrics: None,
-    )  # fmt: skip
+        model,
+        tiny_tokenizer(),
+        make_rows(8),
+        CONFIG,
+        TrainingSite(output_dir=tmp_path, seed=0, on_step=lambda step, metrics: None),
+        max_steps=2,
+    )
     after = weights_of(model)
     assert torch.equal(before["model.embed_tokens.weight"], after["model.embed_tokens.weight"])
     assert not same_weights(before, after)
@@ -228,9 +230,13 @@ def test_masked_tokens_of_tool_trajectories_get_exactly_no_gradient(
 
     monkeypatch.setattr(sft.ResumableSftTrainer, "compute_loss", note)
     run_sft(
-        model, tiny_tokenizer(), rows, PADDED, max_steps=1, output_dir=tmp_path, seed=0,
-        on_step=lambda step, metrics: None,
-    )  # fmt: skip
+        model,
+        tiny_tokenizer(),
+        rows,
+        PADDED,
+        TrainingSite(output_dir=tmp_path, seed=0, on_step=lambda step, metrics: None),
+        max_steps=1,
+    )
     (gradient,), (batch,) = seen, batches
     assert gradient.shape[:2] == batch["labels"].shape
     by_ids = {row.token_ids: row.loss_mask for row in rows}
@@ -275,9 +281,14 @@ def test_validation_keeps_the_best_weights_and_stops(tmp_path: Path) -> None:
     )
     model, log = small_model(), Log()
     step = run_sft(
-        model, tiny_tokenizer(), rows, config, max_steps=30, output_dir=tmp_path, seed=0,
-        on_step=lambda at, metrics: log.append((at, metrics)), validation_rows=held_out,
-    )  # fmt: skip
+        model,
+        tiny_tokenizer(),
+        rows,
+        config,
+        TrainingSite(output_dir=tmp_path, seed=0, on_step=lambda at, metrics: log.append((at, metrics))),
+        max_steps=30,
+        validation_rows=held_out,
+    )
     losses = {at: row["validation/loss"] for at, row in log if "validation/loss" in row}
     assert losses[0] == pytest.approx(own_loss(small_model(), held_out), abs=1e-4)
     best = min(losses, key=lambda at: losses[at])

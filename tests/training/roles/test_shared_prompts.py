@@ -60,7 +60,7 @@ def test_nothing_after_the_last_own_token_is_computed(monkeypatch: pytest.Monkey
     widths: list[int] = []
 
     def note(model: Any, batch: Any, **options: Any) -> Any:
-        widths.append(batch.num_tokens)
+        widths.append(batch.token_ids.numel())
         return token_logprobs(model, batch, **options)
 
     monkeypatch.setattr("training.roles.sft.token_logprobs", note)

@@ -9,9 +9,7 @@ the whole group is left out. Too many of them stop the run.
 import asyncio
 import logging
 import math
-import queue
 import statistics
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -143,7 +141,6 @@ def _make_portable(played: SoloEpisode | Exception) -> SoloEpisode | Exception:
     return RuntimeError(f"{type(played).__name__}: {played}")
 
 
-REWARD_TIMEOUT_S = 60.0  # after which one reward is given up and its group left out
 MAX_REWARD = 1e4  # beyond it no verifier of a role was at work
 WINDOW, MAX_FAULTS = 200, 10  # more faults among so many samples stop the run
 MAX_EMPTY_BATCHES = 3  # in a row
@@ -188,7 +185,7 @@ class SoloScorer:
             FaultyRunError: too many episodes of all ranks got no reward.
         """
         episodes = [episode for group in groups for episode in group.episodes]
-        scored = score_all(episodes, self._score, timeout_s=REWARD_TIMEOUT_S)
+        scored = score_all(episodes, self._score)
         texts = [one.trajectory.token_ids if isinstance(one, SoloEpisode) else None for one in episodes]
         scored = add_model_scores(scored, texts, self._judge, self._config.model_share)
         found = iter(scored)
@@ -219,46 +216,16 @@ class SoloScorer:
 
 
 def score_all(
-    items: Sequence[Item | Exception],
-    score: Callable[[Item], Mapping[str, float]],
-    *,
-    timeout_s: float,
+    items: Sequence[Item | Exception], score: Callable[[Item], Mapping[str, float]]
 ) -> list[RewardParts]:
-    """Score every item, an exception in an item's place as what it is; none keeps another from its reward.
-
-    A call that takes longer than `timeout_s` is left behind in its thread, and the rest goes on in another.
-    """
+    """Score every item, an exception in an item's place as what it is; none keeps another from its reward."""
     answers: list[Any] = []
-    asked, told = _start_scoring(score)
     for item in items:
-        if isinstance(item, Exception):
-            answers.append(item)
-            continue
-        asked.put(item)
         try:
-            answers.append(told.get(timeout=timeout_s))
-        except queue.Empty:
-            answers.append(TimeoutError(f"the reward was not there after {timeout_s:g} s"))
-            asked.put(None)  # should it ever come back
-            asked, told = _start_scoring(score)
-    asked.put(None)
+            answers.append(item if isinstance(item, Exception) else score(item))
+        except Exception as error:
+            answers.append(error)
     return [_judge(answer) for answer in answers]
-
-
-def _start_scoring(score: Callable[[Any], Any]) -> tuple[queue.SimpleQueue[Any], queue.SimpleQueue[Any]]:
-    """Queues of a thread: items in, None to end it; scores or what they raised out."""
-    asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def work() -> None:
-        for item in iter(asked.get, None):
-            try:
-                told.put(score(item))
-            except Exception as error:
-                told.put(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    return asked, told
 
 
 def _judge(answer: Any) -> RewardParts:
