@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from episode_rows import read_governed
+from shared_folders import make_once
 from trained_team import train_small_team
 
 from emads.cli import main
@@ -21,7 +22,7 @@ COUNT = 2
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train_small_team(tmp_path_factory.mktemp("trained") / "run")
+    return make_once(tmp_path_factory, "trained", lambda folder: train_small_team(folder / "run")) / "run"
 
 
 def call(run: Path, store: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from planned_faults import parse_faults, plan_faults
+from shared_folders import make_once
 
 from emads.cli import main
 from emads.commands.review import measure_doubt
@@ -43,15 +44,21 @@ def call(*arguments: object) -> tuple[int, str, str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str, str]]]:
     """A schedule that runs out of memory in the second phase, is resumed, and called once more."""
-    folder = tmp_path_factory.mktemp("schedule") / "run"
-    settings = [part for setting in SMALL for part in ("--set", setting)]
+    folder = make_once(tmp_path_factory, "schedule", make_run)
+    said = [(status, out, err) for status, out, err in json.loads((folder / "said.json").read_text())]
+    return folder / "run", said
+
+
+def make_run(folder: Path) -> None:
+    run, settings = folder / "run", [part for setting in SMALL for part in ("--set", setting)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.stages.sft.TOKENIZER_SCENARIOS", 10)
         patch.setattr("emads.commands.review.MOST_CASES", 3)
         plan_faults(parse_faults(["oom@grpo/risk:step:1"]))
-        first = call("run", folder, "--config", SCHEDULE, *settings)
+        said = [call("run", run, "--config", SCHEDULE, *settings)]
         plan_faults([])
-        return folder, [first, call("run", folder, "--resume"), call("run", folder, "--resume")]
+        said += [call("run", run, "--resume") for _ in range(2)]
+    (folder / "said.json").write_text(json.dumps(said))
 
 
 @pytest.mark.slow

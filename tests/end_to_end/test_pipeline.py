@@ -1,6 +1,6 @@
 """One small real run from nothing to report, what may happen to its folder, faults that gates must see.
 
-The run is made once, in this process; every test that changes something works on a copy of its folder.
+The run is made once; every test that changes something works on a copy of its folder.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from shared_folders import make_once
 
 from emads.cli import main
 from emads.commands import evaluate
@@ -83,12 +84,18 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    path = tmp_path_factory.mktemp("pipeline") / "run"
+    folder = make_once(tmp_path_factory, "pipeline", make_run)
+    status, printed = json.loads((folder / "said.json").read_text())
+    return Made(path=folder / "run", status=status, printed=printed)
+
+
+def make_run(folder: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
         held = cache(demonstrations._hold.__wrapped__)  # one meeting of each case for all roles
         patch.setattr(demonstrations, "_hold", held)
-        status = evaluate.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
-    return Made(path=path, status=status, printed=printed.getvalue())
+        config = load_config(None, SETTINGS)
+        status = evaluate.run_demo(folder / "run", config, seeds=1, controls=False, resume=False)
+    (folder / "said.json").write_text(json.dumps([status, printed.getvalue()]))
 
 
 @pytest.fixture

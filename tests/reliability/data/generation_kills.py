@@ -1,6 +1,7 @@
 """R8: kill -9 while a data folder is generated, then resume: every byte as without the kill."""
 
 import hashlib
+import io
 import os
 import random
 import shutil
@@ -8,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 
+from emads.cli import main
 from reliability.stages.prepared_runs import PreparedRuns
 from reliability.trials import Trial, Trials
 
@@ -19,9 +21,12 @@ TIMEOUT_S = 180
 REQUEST = ("--family", "risk", "--count", "1100")  # two shards
 
 
+def _options(out: Path, processes: int) -> list[str]:
+    return ["generate", *REQUEST, "--processes", str(processes), "--out", str(out)]
+
+
 def _generate(out: Path, processes: int) -> list[str]:
-    options = [*REQUEST, "--processes", str(processes), "--out", str(out)]
-    return [sys.executable, "-m", "emads.cli", "generate", *options]
+    return [sys.executable, "-m", "emads.cli", *_options(out, processes)]
 
 
 def hash_files(folder: Path) -> dict[str, str]:
@@ -65,8 +70,9 @@ def generation_kills(runs: PreparedRuns, count: int) -> Trials:
         out = folder / f"killed-{number}"
         while not _kill_at_random(out, rng, duration_s, whole_group=number % 2 == 1):
             shutil.rmtree(out)
-        done = subprocess.run(_generate(out, 1), capture_output=True)
-        same = done.returncode == 0 and hash_files(out) == whole
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            status = main(_options(out, 1))
+        same = status == 0 and hash_files(out) == whole
         shutil.rmtree(out)
         return "" if same else "another folder than without the kill"
 

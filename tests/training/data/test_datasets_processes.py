@@ -1,6 +1,5 @@
 """Data folders made by real processes: any hash seed, any number of workers, any kill, the same bytes."""
 
-import itertools
 import os
 import signal
 import subprocess
@@ -30,7 +29,7 @@ def command(out: Path, *arguments: str) -> list[str]:
 @pytest.mark.process
 def test_hash_seeds_and_workers_do_not_change_a_byte(tmp_path: Path) -> None:
     found = []
-    for hash_seed, processes in itertools.product(("0", "1", "4711"), ("1", "2")):
+    for hash_seed, processes in (("0", "1"), ("1", "2"), ("4711", "2")):
         out = tmp_path / f"{hash_seed}-{processes}"
         subprocess.run(
             command(out, "--family", "all", "--count", "12", "--processes", processes),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from rank_launch import CHILDREN, launch_ranks
+from shared_folders import make_once
 
 from roles.errors import UserError
 from training.learner.fsdp import join_ranks
@@ -57,14 +58,17 @@ Weights = dict[str, dict[str, torch.Tensor]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("ranks")
+    return make_once(tmp_path_factory, "ranks", run_jobs)
+
+
+def run_jobs(folder: Path) -> None:
+    for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
+        launch_ranks(ranks, CHILDREN / "ranks_child.py", folder, json.dumps(jobs))
 
 
 @pytest.fixture(scope="module")
 def weights(folder: Path) -> Weights:
     """The weights after every job: on two processes, on one, and on two again."""
-    for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
-        launch_ranks(ranks, CHILDREN / "ranks_child.py", folder, json.dumps(jobs))
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
 
 

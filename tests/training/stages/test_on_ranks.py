@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_models import make_tiny_base
 
 from emads.commands.stages import perform, schedule_tasks
 from training.config.loading import load_config
@@ -22,6 +23,7 @@ SETTINGS = (
 
 def train(path: Path, num_ranks: int, *stages: str) -> Run:
     run = Run.create(path, load_config(None, [*SETTINGS, f"num_ranks={num_ranks}", "num_workers=1"]))
+    make_tiny_base(path)
     tasks = {task.name: task for task in schedule_tasks(run)}
     perform(run, [tasks[name] for name in stages], "ranks")
     return run
@@ -34,15 +36,15 @@ def weights_after(run: Run, stage: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.process
 def test_two_workers_train_one_model_of_all_roles_as_one_does(tmp_path: Path) -> None:
-    alone = weights_after(train(tmp_path / "alone", 1, "base", "sft/team"), "sft")
-    shared = weights_after(train(tmp_path / "shared", 2, "base", "sft/team"), "sft")
+    alone = weights_after(train(tmp_path / "alone", 1, "sft/team"), "sft")
+    shared = weights_after(train(tmp_path / "shared", 2, "sft/team"), "sft")
     assert alone.keys() == shared.keys()
     assert max(float((alone[name] - shared[name]).abs().max()) for name in alone) < 1e-4
 
 
 @pytest.mark.process
 def test_the_workers_that_were_ranks_go_on_with_the_next_stages(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", 2, "base", "sft/team", "grpo/team", "marl")
+    run = train(tmp_path / "run", 2, "sft/team", "grpo/team", "marl")
     assert all(run.is_done(stage) for stage in ("sft/team", "grpo/team", "marl"))
     assert [row.metrics["sets"] for row in run.read_metrics("marl")] == [2.0]  # of each rank, in the mean
 
