@@ -94,7 +94,7 @@ def load_pair(folder: Path) -> tuple[PeftModel, dict[str, torch.Tensor]]:
 def test_roles_on_one_base_speak_and_learn_apart(tmp_path: Path) -> None:
     model, said = load_pair(tmp_path)
     for role in ("cto", "coo", "cto"):
-        model.set_adapter(adapter_of(model, role))
+        model.set_adapter(str(adapter_of(model, role)))
         assert torch.equal(next_token_logprobs(model, IDS), said[role])
         own = {id(parameter) for parameter in role_parameters(model, role)}
         assert {id(p) for p in model.parameters() if p.requires_grad} == own
@@ -103,7 +103,7 @@ def test_roles_on_one_base_speak_and_learn_apart(tmp_path: Path) -> None:
         assert {id(p) for p in model.parameters() if p.grad is not None} == own
     assert not torch.equal(said["cto"], said["coo"])
     with pytest.raises(ValueError, match="no adapter of role 'cost'"):
-        model.set_adapter(adapter_of(model, "cost"))
+        model.set_adapter(str(adapter_of(model, "cost")))
 
 
 def test_the_engine_serves_each_role_its_own_adapter(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_engine_serves_each_role_its_own_adapter(tmp_path: Path) -> None:
         return await asyncio.gather(*(ask(role, n) for n in range(3) for role in ("cto", "coo")))
 
     for role, prompt, completion in asyncio.run(ask_all()):
-        model.set_adapter(adapter_of(model, role))
+        model.set_adapter(str(adapter_of(model, role)))
         ids = prompt + completion.token_ids
         logprobs = next_token_logprobs(model, ids)
         own = [float(logprobs[i - 1, ids[i]]) for i in range(len(prompt), len(ids))]
