@@ -13,9 +13,6 @@ import pytest
 from data_folders import hash_folder
 
 from emads.cli import main
-from reliability.checks import CHECKS
-from reliability.data.generation_kills import generation_kills
-from reliability.stages.prepared_runs import PreparedRuns
 from training.data.folders.datasets import generate_folder
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -82,6 +79,10 @@ def test_workers_of_a_killed_parent_leave_by_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_kill_nine_at_random_moments_then_resume_gives_equal_bytes(tmp_path: Path) -> None:
+    from reliability.checks import CHECKS  # not above: a worker of the test below imports this module
+    from reliability.data.generation_kills import generation_kills
+    from reliability.stages.prepared_runs import PreparedRuns
+
     trials = generation_kills(PreparedRuns(tmp_path, "pr"), CHECKS["R8"].pr)
     assert [trial.call() for trial in trials] == [""] * 5
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from training.rl.remote_hosts import IDLE_S, ProcessHost
 from training.runs.workers import Task, run_tasks
 
 PROBE = """
@@ -88,6 +87,8 @@ def open_player() -> Iterator[Any]:
 
 
 async def measure_host() -> tuple[float, float]:
+    from training.rl.remote_hosts import IDLE_S, ProcessHost  # not above: workers import this file
+
     host = ProcessHost(open_player)
     await host.start()
     held = await host.call("load")

@@ -1,4 +1,7 @@
-"""Tasks over real worker processes: order, failures as themselves, progress; and the same in one process."""
+"""Tasks over real worker processes: order, failures as themselves, progress; and the same in one process.
+
+Workers import this file for their tasks: what takes seconds to import is imported where it is used.
+"""
 
 import asyncio
 import os
@@ -15,8 +18,6 @@ from fast_loop import slow_except
 
 from roles.errors import UserError
 from simulator.observer import note_turn
-from training.learner.fsdp import join_ranks, leave_ranks
-from training.rl.remote_hosts import ProcessHost
 from training.runs import workers
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
 from training.runs.workers import (
@@ -213,6 +214,8 @@ def open_talker() -> Iterator[Any]:
 
 
 async def play_on_hosts() -> None:
+    from training.rl.remote_hosts import ProcessHost
+
     for number, count in enumerate((1000, 234)):
         host = ProcessHost(open_talker, number=number)
         await host.start()
@@ -229,6 +232,8 @@ def test_turns_on_rollout_hosts_count_for_the_task_that_asks_them(capsys: pytest
 
 def add_up_ranks(folder: str) -> float:
     """Sum over the ranks of 1 + rank; each leaves a file named by its rank."""
+    from training.learner.fsdp import join_ranks, leave_ranks
+
     ranks = join_ranks()
     (Path(folder) / f"{ranks.rank} of {ranks.size}").touch()
     (found,) = ranks.sum([1.0 + ranks.rank])
@@ -238,6 +243,8 @@ def add_up_ranks(folder: str) -> float:
 
 def fail_on_the_second_rank() -> None:
     """Rank 1 fails while rank 0 waits for it."""
+    from training.learner.fsdp import join_ranks
+
     ranks = join_ranks()
     if ranks.rank == 1:
         raise UserError("no sound sft weights")

@@ -120,8 +120,8 @@ SETTINGS = (
     "model.intermediate_size=64", "sft.max_steps=4", "sft.batch_size=4", "grpo.max_steps=1",
     "grpo.prompts_per_step=2", "grpo.group_size=2", "marl.max_steps=1", "marl.scenarios_per_step=2",
     "marl.report_sets=2", "marl.decisions_per_set=2", "marl.guards.validation_scenarios=2",
-    "data.difficulties=[1]", "grpo.max_completion_tokens=8", "marl.max_completion_tokens=8",
-    "evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=2",
+    "data.difficulties=[1]", "grpo.max_completion_tokens=16", "marl.max_completion_tokens=16",
+    "evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=6",
     "evaluation.num_tries=2",
 )  # fmt: skip
 
@@ -145,4 +145,4 @@ def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(
     assert controls <= set(summary["team"])
     assert {f"marl-{one}" for one in controls - {"single_sft"}} <= set(summary["team"]["paired"])
     assert {"gap", "hidden", "passes"} <= set(summary["joint"])
-    assert summary["joint"]["passes"]["marl"]["n"] == 2
+    assert summary["joint"]["passes"]["marl"]["n"] == 6
