@@ -1,6 +1,6 @@
 """The pages' shell commands run in the order of the site, on a small run: statuses, and outputs where shown.
 
-Configurations are shrunk at the paths that the pages name, counts are cut to 6. A command that is not run
+Configurations are shrunk at the paths that the pages name, counts are cut to 20. A command that is not run
 here matches a reason of SKIPPED.
 """
 
@@ -43,7 +43,7 @@ SMALL = {
     },
 }
 CONFIGS = ("quick.yaml", "schedules/tiny.yaml")
-MOST = 6  # of --count
+MOST = 20  # of --count
 SKIPPED = {  # pattern: why a command is not run here
     r"^(make|source|pre-commit|ruff|mypy|pytest|export|inspect|vf-|trl) ?": "CI, or other environments",
     r"^(python -m|torchrun|accelerate)": "a measurement, or several processes",
