@@ -25,7 +25,7 @@ CASES = [generate("train", 0, index, 1 + index % 2, 2) for index in range(40)]
 
 
 def test_the_steps_next_to_a_habit_follow_it_the_cheaper_first() -> None:
-    """A seat whose steps on A cost 10, 14, 24 and 39: `full` takes 39, `lean` 10."""
+    """A seat whose steps on A cost 10, 14, 24 and 39: `full` takes 39, `lean` 10, `easy` 24."""
     case = generate("train", 0, 1, 2, 3)
     costs = [part.cost for part in list_steps(case, "risk", "A")]
     assert costs == [10, 14, 24, 39]
@@ -35,6 +35,7 @@ def test_the_steps_next_to_a_habit_follow_it_the_cheaper_first() -> None:
 
     assert offered("full") == [39, 24, 14]
     assert offered("lean") == [10, 14, 24]
+    assert offered("easy") == [24, 14, 39]
 
 
 @pytest.mark.parametrize("style", ["short", "full"])

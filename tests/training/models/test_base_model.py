@@ -90,6 +90,14 @@ def test_two_digit_numbers_and_option_letters_are_single_tokens() -> None:
     assert [chat.decode((token,)) for token in ids] == ["A", " ", "45", " ", "B", " ", "72"]
 
 
+def test_labels_of_numbered_offers_are_single_tokens() -> None:
+    """A model that copies `coo2` copies one token, as it does for `coo` where each seat makes one offer."""
+    config = load_config(None, ("data.offers_per_option=2",))
+    two = train_tokenizer(corpus(config, 40), 512)
+    pieces = two.convert_ids_to_tokens(two('["cto1", "coo2", "risk1", "cost2"]')["input_ids"])
+    assert {"cto1", "coo2", "risk1", "cost2"} <= set(pieces)
+
+
 def test_special_tokens_are_single_and_named() -> None:
     tokenizer = tiny_tokenizer()
     for token in (PAD, UNKNOWN, END, *HEADERS, "<tool_call>", "</tool_call>"):
