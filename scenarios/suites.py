@@ -330,7 +330,7 @@ def read_hidden_profiles(path: Path) -> list[HiddenProfileCase]:
 
 
 def deal_facts(task: HiddenProfileTask) -> HiddenProfileCase:
-    """Deal a task's hidden facts to seats; each reads its facts in an order of its own."""
+    """Deal a task's hidden facts to seats; every seat's facts stand in another random order."""
     key = f"{HIDDEN_PROFILE}/{task.id}"
     members = SPECIALISTS[: len(task.hidden_information)]
 

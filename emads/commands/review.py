@@ -78,8 +78,10 @@ def build_queue(run: Run) -> int:
     config = run.config
     models, tokenizer = load_team(run, WEIGHTS)
     chat = make_chat(tokenizer, config)
-    first = FIRST_REVIEW_INDEX
-    cases = [team_scenario(config.data, "train", first + i) for i in range(config.review.num_scenarios)]
+    cases = [
+        team_scenario(config.data, "train", FIRST_REVIEW_INDEX + place)
+        for place in range(config.review.num_scenarios)
+    ]
     with serve(run, models, WEIGHTS, end_id=chat.end_id) as engine:
         episodes = play_team(
             cases,

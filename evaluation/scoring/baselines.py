@@ -17,7 +17,8 @@ from roles.base import AnswerError
 from roles.team import NO_OPTION, RECONCILER, Ask, AskMessage, Decision, OfferReply, Report
 from scenarios.base import Family, Scenario
 from scenarios.company.coordination import reckon_worths
-from scenarios.company.knapsack import combine, list_efficient
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.optimum import Optimum, find_optimum
 from scenarios.company.records import Part, Plan
 from scenarios.registry import families
 from scenarios.team import PlanGame, Style, Table, TeamScenario
@@ -234,12 +235,12 @@ def _buy_by_return(scenario: TeamScenario, option: str) -> tuple[int, Plan] | No
 def play_best_habits(scenario: TeamScenario, _rng: random.Random) -> TablePlay:
     """Each seat's best habit in hindsight, option by option, funded exactly: what the habits could reach."""
 
-    def list_offered(seat: str, option: str) -> list[Part]:
+    def list_offered(seat: str, option: str) -> tuple[Part, ...]:
         offered = [choose_part(scenario, seat, option, habit) for habit in REPORT_HABITS]
-        return [scenario.case.parts[seat][option][0], *(part for part in offered if part is not None)]
+        return (scenario.case.parts[seat][option][0], *(part for part in offered if part is not None))
 
-    best = _find_best(scenario, list_offered)
-    return play_plan(scenario, best[1] if best else None)
+    best = _find_optimum_of(scenario, list_offered)
+    return play_plan(scenario, best.plan if best else None)
 
 
 def play_fields(count: int) -> TablePlayer:
@@ -249,29 +250,24 @@ def play_fields(count: int) -> TablePlayer:
     """
 
     def play(scenario: TeamScenario, _rng: random.Random) -> TablePlay:
-        def list_known(known: Collection[str], seat: str, option: str) -> Sequence[Part]:
+        def list_known(known: Collection[str], seat: str, option: str) -> tuple[Part, ...]:
             return scenario.case.parts[seat][option][: None if seat in known else 1]  # the first buys nothing
 
         chosen = combinations(scenario.seats, count)
-        plans = [_find_best(scenario, partial(list_known, known)) for known in chosen]
-        best = max((plan for plan in plans if plan), key=lambda plan: plan[0], default=None)
-        return play_plan(scenario, best[1] if best else None)
+        found = [_find_optimum_of(scenario, partial(list_known, known)) for known in chosen]
+        best = max((one for one in found if one), key=lambda one: one.worth, default=None)
+        return play_plan(scenario, best.plan if best else None)
 
     return play
 
 
-def _find_best(
-    scenario: TeamScenario, parts_of: Callable[[str, str], Sequence[Part]]
-) -> tuple[int, Plan] | None:
-    """Worth and plan of the most worth from these parts of each seat and option; None: none can be run."""
+def _find_optimum_of(
+    scenario: TeamScenario, parts_of: Callable[[str, str], tuple[Part, ...]]
+) -> Optimum | None:
+    """The optimum with these parts of each seat and option alone; None: no option can be run."""
     case = scenario.case
-    best: tuple[int, Plan] | None = None
-    for option in scenario.options:
-        found = combine([list_efficient(parts_of(seat, option)) for seat in case.parts], case.budget)
-        if found and (best is None or case.options[option].base + found[-1].worth > best[0]):
-            funded = {part.seat: part.choice for part in found[-1].list_parts()}
-            best = (case.options[option].base + found[-1].worth, Plan(option=option, funded=funded))
-    return best
+    parts = {seat: {option: parts_of(seat, option) for option in own} for seat, own in case.parts.items()}
+    return find_optimum(replace(case, parts=parts))
 
 
 def play_optimum(scenario: TeamScenario, _rng: random.Random) -> TablePlay:
