@@ -34,8 +34,6 @@ KEYS = set(list_keys(RunConfig()))
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_keys_exist(page: Path) -> None:
-    if page.name == "decisions.md":
-        return  # records of the past name keys of their day
     named = set(KEY.findall(page.read_text())) - NOT_KEYS
     free = {key for key in named if key.startswith("engine.vllm.")}  # vLLM's own arguments
     assert sorted(named - KEYS - free) == []
