@@ -14,7 +14,10 @@ from typer.core import TyperGroup
 from emads.cli import data, evaluate, serve, simulate, train
 from roles.errors import UserError, unknown
 
-ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
+ENVIRONMENT_ERRORS = (  # not bugs of ours: what is full, closed, or stands where a path leads
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
+    errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+)  # fmt: skip
 INTERRUPTED = 130
 NEW_OBJECTS = 10_000  # between two garbage collections; the usual 700 cost a fifth of the imports' time
 KEPT = {  # by verb: what an interrupted call leaves for the next one

@@ -200,7 +200,7 @@ def read_labels(path: Path) -> list[Label]:
         UserError: missing, or a line that is no label; names file, line and field.
     """
     if not path.is_file():
-        raise UserError(f"no label file {path}: make one with `emads review` or `emads label`")
+        raise UserError(f"no label file {path}: make one with `emads review` or `emads labels simulate`")
     return parse_lines(LABEL, path, "label")
 
 
