@@ -76,7 +76,7 @@ def prepare_stage(
             raise UserError(f"nothing to resume: {stage} of {role} has not begun in {run.path}")
         return
     made = (weights_folder(run, stage, role), run.path / "checkpoints" / UNFINISHED / stage / role)
-    has_begun = any(place.is_dir() for place in made)
+    has_begun = any(step for place in made for step in place.glob("step_*"))
     settings = resolve_settings(stage, overrides).model_dump_json(indent=2).encode() + b"\n"
     if stage != "ppo":
         if labels is None:

@@ -97,7 +97,7 @@ def test_labels_and_settings_of_a_stage_are_kept_and_no_others_are_mixed_in(
     settings = ["source=sft", *SETTINGS["dpo"]]
     prepare_stage(run, "dpo", ROLE, labels, settings, resume=False)  # the same again
     prepare_stage(run, "dpo", ROLE, None, [], resume=True)
-    (run.path / "checkpoints" / "unfinished" / "dpo" / ROLE).mkdir(parents=True)  # of its first step
+    (run.path / "checkpoints" / "unfinished" / "dpo" / ROLE / "step_1").mkdir(parents=True)
     with pytest.raises(UserError, match=r"settings of dpo of cto .* are others"):
         prepare_stage(run, "dpo", ROLE, labels, [*settings, "beta=0.3"], resume=False)
     fewer = tmp_path / "fewer.jsonl"
