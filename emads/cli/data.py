@@ -5,13 +5,7 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.options import (
-    RunArgument,
-    check_at_least,
-    check_file_target,
-    choose_roles,
-    parse_difficulties,
-)
+from emads.cli.options import RunArgument, check_at_least, check_file_target, choose_roles, parse_difficulties
 from roles.errors import UserError, unknown
 
 CONFORMANCE_COUNT = 50

@@ -349,7 +349,6 @@ class QueuedItem(StrictRecord):
 def write_queue(path: Path, items: Sequence[QueuedItem]) -> None:
     """Write the queue in place of the one before; labels are kept elsewhere and stay."""
     with explain_os_errors("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "".join(item.model_dump_json() + "\n" for item in items).encode())
 
 

@@ -4,7 +4,6 @@ Labels and settings of a stage are copied into the run when it begins (RUN/feedb
 `--resume` needs nothing else. Weights, checkpoints and evaluation are those of every stage.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -176,13 +175,11 @@ def _folder(run: Run, stage: str, role: str) -> Path:
 def _keep(path: Path, content: bytes, what: str, *, has_begun: bool) -> None:
     """Write the file, or refuse other content than the stage has begun with."""
     if has_begun and path.is_file() and path.read_bytes() != content:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         raise UserError(
-            f"{what} in {path.parent} are others ({digest}): go on with --resume, or remove that folder"
+            f"{what} in {path.parent} are others: go on with --resume, or remove that folder"
             " and what the stage made to begin again"
         )
     with explain_os_errors("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
 
 

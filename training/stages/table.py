@@ -24,7 +24,7 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.team.single import SINGLE
-from simulator.export.atomic_files import claim_folder, explain_os_errors
+from simulator.export.atomic_files import claim_folder
 from training.config.run_config import RunConfig, without_neutral
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import list_owners, owners_of, roles_of
@@ -150,9 +150,7 @@ def train_stage(
     given: dict[str, Any] = options | ({} if owner is None else {"owner": owner})
     given |= {"source": stage.source} if stage.source else {}
     claimed = run.path / "stages" / stage_marker(run, name, owner)  # that nothing else locks
-    with explain_os_errors("write", claimed):
-        claimed.mkdir(parents=True, exist_ok=True)
-    with claim_folder(claimed) if ranks.rank == 0 else nullcontext():
+    with claim_folder(claimed, "run folder") if ranks.rank == 0 else nullcontext():
         with ranks.main_process_first():
             if all(is_finished(run, name, role) for role in (TEAM_ROLES if name == "marl" else (owner,))):
                 return

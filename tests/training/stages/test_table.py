@@ -52,8 +52,10 @@ def test_a_stage_that_another_process_trains_is_refused(tmp_path: Path) -> None:
     """Two that published one checkpoint would take away each other's unfinished files."""
     run = Run.create(tmp_path / "run", RunConfig())
     folder = run.path / "stages" / "sft" / "cto"
-    folder.mkdir(parents=True)
-    with claim_folder(folder), pytest.raises(UserError, match=r"another process is writing to .*sft/cto"):
+    with (
+        claim_folder(folder, "run folder"),
+        pytest.raises(UserError, match=r"another process is writing to .*sft/cto"),
+    ):
         train_stage(run.path, "sft", "cto")
     with pytest.raises(UserError, match="no sound base weights"):  # the claim has ended
         train_stage(run.path, "sft", "cto")

@@ -90,11 +90,9 @@ def teach_folder(
     for shard in TeacherIndex.read(out).shards:
         if request := asked.get((shard.family, shard.split)):
             refuse_loss(out, shard, request)
-    with explain_os_errors("write data folder", out):
-        out.mkdir(parents=True, exist_ok=True)
-        with claim_folder(out):
-            remove_leftovers(out)
-            return asyncio.run(_FolderTeacher(out, endpoint, rules).teach(requests))
+    with explain_os_errors("write data folder", out), claim_folder(out, "data folder"):
+        remove_leftovers(out)
+        return asyncio.run(_FolderTeacher(out, endpoint, rules).teach(requests))
 
 
 class _FolderTeacher:
