@@ -150,9 +150,7 @@ class _FolderTeacher:
                 lessons.append(ParaphraseLesson(case, SOLO_FAMILIES[case.family]))
             else:
                 lessons += list_lessons(case)
-        folder = self._out / request.family
-        folder.mkdir(exist_ok=True)
-        remove_leftovers(folder)
+        remove_leftovers(self._out / request.family)
         journal = Journal(self._out / request.path(number).replace(".parquet", SUFFIX))
         stream = {name: getattr(request, name) for name in STREAM}
         journal.begin(Heading(author=self._author, generator=request.generator, **stream))
