@@ -7,7 +7,7 @@ import difflib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -182,13 +182,16 @@ class Team:
         return generate("test", 0, index, SCRIPTED_DIFFICULTIES[index % len(SCRIPTED_DIFFICULTIES)])
 
     def read_case(self, path: Path) -> FreeCase:
-        """Return a written case.
+        """Return a written case, with as many offers per option as the team's run was trained on.
 
         Raises:
             UserError: a damaged file, a brief that a run's model has no positions for, or words alone for a
                 seat that a script plays.
         """
         case = read_case(path)
+        if self.home is not None:
+            most = self.home.config.data.offers_per_option
+            case = replace(case, public=replace(case.public, offers_per_option=most))
         for run in self.runs.values():
             run.check_room(case, path)
         for seat in case.list_unlisted():

@@ -45,6 +45,5 @@ def load_template(name: str) -> Template:
 
 def write_page(path: Path, page: str) -> Path:
     """Write a page; it appears under its name only once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, page)
     return path

@@ -113,11 +113,20 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, limits: Limits | None = None) -> None:
         self._app, self._access, self._limits = app, access, limits or Limits()
+        self.fault: BaseException | None = None  # of the app when it started or ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it on."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+
+            async def send_short(message: Message) -> None:
+                await send({**message, "message": ""})  # not the traceback: `fault` is raised
+
+            try:
+                await self._app(scope, receive, send_short)
+            except Exception as error:
+                self.fault = error
+                raise
             return
         refused = self.find_fault(scope)
         if scope["type"] != "http":
@@ -267,10 +276,11 @@ def run_server(
     names the address, with the port that was taken for port 0.
 
     Raises:
-        UserError: the address cannot be bound.
+        UserError: the address cannot be bound, or what the app opens cannot be used.
     """
+    guard = Guard(app, access, limits)
     config = uvicorn.Config(
-        Guard(app, access, limits),
+        guard,
         http="h11",
         ws="auto" if has_websockets else "none",
         lifespan="on",
@@ -283,7 +293,13 @@ def run_server(
     )
     with listener or open_socket(access) as opened:
         print(f"{name}: {name_address(opened)} (Ctrl-C ends it)", flush=True)
-        uvicorn.Server(config).run(sockets=[opened])
+        with suppress(SystemExit):  # where the app does not start
+            uvicorn.Server(config).run(sockets=[opened])
+    fault = guard.fault
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    if fault is not None:
+        raise fault
 
 
 def name_address(listener: socket.socket) -> str:

@@ -22,7 +22,7 @@ from scenarios.base import Scenario
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import play_solo
-from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
+from simulator.export.atomic_files import claim_folder, write_atomic
 from simulator.graph.concurrency import run_pool
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
@@ -67,9 +67,7 @@ def play_into(folder: Path, team: Team, cases: Sequence[BenchCase], set_name: st
     Raises:
         UserError: the folder holds plays of another team or set.
     """
-    with explain_os_errors("write bench folder", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with claim_folder(folder):
+    with claim_folder(folder, "bench folder"):
         heading = check_heading(folder, team, set_name)
         file = PlayFile(folder / PLAYS)
         done = {play.key for play in file.read()}

@@ -1,6 +1,5 @@
 """The verbs by name, and how a call ends: every mistake of the user is one line and exit status 2."""
 
-import errno
 import gc
 import inspect
 import shlex
@@ -13,8 +12,8 @@ from typer.core import TyperGroup
 
 from emads.cli import data, evaluate, serve, simulate, train
 from roles.errors import UserError, unknown
+from simulator.export.atomic_files import SYSTEM_ERRORS
 
-ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
 INTERRUPTED = 130
 NEW_OBJECTS = 10_000  # between two garbage collections; the usual 700 cost a fifth of the imports' time
 KEPT = {  # by verb: what an interrupted call leaves for the next one
@@ -114,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(message, file=sys.stderr)  # no verb was given: this is the help
         return 2
     except OSError as error:
-        if error.errno not in ENVIRONMENT_ERRORS:
+        if error.errno not in SYSTEM_ERRORS:
             raise
         return _complain(f"{error.strerror}: {error.filename or 'while writing'}")
     except (KeyboardInterrupt, typer.Abort):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.options import RunArgument, check_at_least, choose_roles, parse_difficulties
+from emads.cli.options import RunArgument, check_at_least, check_file_target, choose_roles, parse_difficulties
 from roles.errors import UserError, unknown
 
 CONFORMANCE_COUNT = 50
@@ -172,6 +172,7 @@ def simulate_labels(
     if stage not in ("sft", "grpo", "marl"):
         raise unknown("stage", stage, ["sft", "grpo", "marl"])
     check_at_least("--count", count, 1)
+    check_file_target("--out", out)
     write_labels(Run.open(run), chosen, kind, {LabelReviewer.parse(reviewer): out}, stage=stage, count=count)
     typer.echo(f"{count} labels of kind {kind} in {out}")
 

@@ -191,6 +191,7 @@ def check_page_folder(option: str, path: Path) -> None:
         raise UserError(f"{option} {path} is a file: name a folder, in which each episode becomes a page")
     if path.suffix.lower() in (".html", ".htm", ".json") and not path.exists():
         raise UserError(f"{option} {path} must be a folder: try {option} {path.with_suffix('')}/")
+    _check_above(option, path)
 
 
 def check_file_target(option: str, path: Path) -> None:
@@ -201,8 +202,14 @@ def check_file_target(option: str, path: Path) -> None:
     """
     if path.is_dir():
         raise UserError(f"{option} {path} is a folder: name a file in it")
-    if path.parent.exists() and not path.parent.is_dir():
-        raise UserError(f"{option} {path}: {path.parent} is a file, not a folder")
+    _check_above(option, path)
+
+
+def _check_above(option: str, path: Path) -> None:
+    """Refuse a path below a file."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise UserError(f"{option} {path}: {above} is a file, not a folder")
 
 
 def choose_stage(stage: str, *, with_base: bool = True) -> str:

@@ -13,6 +13,7 @@ from emads.cli.options import (
     RunArgument,
     SeatOption,
     check_at_least,
+    check_file_target,
     choose_stage,
     parse_difficulties,
     read_seat_options,
@@ -162,6 +163,7 @@ def serve_env(
     check_at_least("--count", count, 1)
     levels = parse_difficulties(difficulties)
     if rows is not None:
+        check_file_target("--rows", rows)
         write_rows(rows, name, count=count, difficulties=levels, kinds=kinds)
         typer.echo(f"rows: {rows}")
     try:

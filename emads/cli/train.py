@@ -1,5 +1,6 @@
 """Verbs that train (train STAGE, demo, run), and plan, which says what training takes."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,7 @@ def train(
         "--role": (role, ("sft", "grpo", *LABEL_STAGES)),
         "--config": (config, (*STAGES, TASKS)),
         "--take-from": (take_from, ("base",)),
-        "--labels": (labels, LABEL_STAGES),
+        "--labels": (labels, LABEL_STAGES[:-1]),  # ppo learns from the reward model
         "--end-here": (end_here, ("marl",)),
     }
     for name, (value, stages) in given.items():
@@ -180,6 +181,8 @@ def plan(
 ) -> None:
     """Estimate hours, memory and price of a config before anything runs."""
     check_at_least("--ranks", ranks, 1)
+    if price is not None and not 0 <= price < math.inf:
+        raise UserError(f"--price {price} must be a number of 0 or more")
     if run is not None and config is not None:
         raise UserError(f"give the run {run} or --config {config}, not both")
     from training.config.loading import load_config

@@ -58,7 +58,6 @@ def judge_answers(
         print(f"{name}: {mean:.3f} over {len(lines)} answers")
     if out is not None and pairs:
         with explain_os_errors("write scores", out):
-            out.parent.mkdir(parents=True, exist_ok=True)
             said = ({"question": one, "answer": other} for one, other in pairs)
             write_atomic(out, "".join(json.dumps(a | b) + "\n" for a, b in zip(said, lines, strict=True)))
         print(f"scores: {out}")

@@ -155,7 +155,6 @@ def _probe(
     replaced = replace_roles(setup, _name_team(home), {label: _name_team(label) for label in replacing})
     swaps = swap_matrix(setup, {label: _name_team(label) for label in mixed})
     diagnostics = describe_diagnostics(home, probe, swaps, replaced, len(scenarios))
-    folder.mkdir(parents=True, exist_ok=True)
     written = write_diagnostics(folder, diagnostics)
     print_tables(diagnostic_tables(diagnostics))
     print(f"diagnostics: {written}")

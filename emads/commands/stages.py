@@ -128,6 +128,8 @@ def train_on_labels(
     Raises:
         UserError: no labels, or others than the stage began with.
     """
+    if len(owners_of(run.config.model, roles)) < len(roles):
+        raise UserError(f"all roles of {run.path} share weights, which learn one role's labels: give --role")
     for role in roles:
         prepare_stage(run, stage, role, labels, overrides, resume=resume)
     tasks = [stage_task(run, stage, role) for role in roles]

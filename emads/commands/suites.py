@@ -35,7 +35,7 @@ from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import play_solos
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.own_pass import count_positions
-from simulator.export.atomic_files import claim_folder, explain_os_errors
+from simulator.export.atomic_files import claim_folder
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from training.models.base_model import quiet_libraries
@@ -63,9 +63,7 @@ def evaluate_table_suite(
     suite = open_table_suite(name, file=file, count=count, seed=0)
     folder = out or name_folder(f"runs/suites/{name}", seats)
     team = load_team(seats=seats, api=replace(api, replies=folder / REPLIES))
-    with explain_os_errors("write folder", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with claim_folder(folder), team.open(suite.cases, script=suite.script) as opened:
+    with claim_folder(folder, "folder"), team.open(suite.cases, script=suite.script) as opened:
         check_heading(folder, team, suite.label)
         outcomes = OutcomeFile(folder / "outcomes.jsonl", SuiteOutcome)
         try:

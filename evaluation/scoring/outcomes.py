@@ -203,7 +203,6 @@ def complete_files(
 
 def write_outcomes(path: Path, outcomes: Sequence[Any]) -> None:
     """Write outcomes of one kind as a whole file, all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     adapter = TypeAdapter(type(outcomes[0])) if outcomes else None
     write_atomic(path, b"".join(adapter.dump_json(one) + b"\n" for one in outcomes if adapter))
 

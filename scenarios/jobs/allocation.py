@@ -75,7 +75,7 @@ RULES = (
     "packages at different sites. A package with a hard deadline is finished on that day or before; one "
     "with another deadline costs the stated amount for every day that it is finished later. The cost of a "
     "plan is, over all packages, the days of work times the day rate of the person, plus the cost of the "
-    "days late. Days begin with 1."
+    f"days late. Days begin with 1, and no package starts after day {LAST_DAY}."
 )
 
 
@@ -84,7 +84,7 @@ class Assignment(Answer):
 
     package: str
     who: str
-    start: Annotated[int, Field(ge=1, le=LAST_DAY)]  # day
+    start: Annotated[int, Field(ge=1, le=LAST_DAY, description="day, from 1")]
 
 
 class AllocationAnswer(Answer):
@@ -93,22 +93,8 @@ class AllocationAnswer(Answer):
     plan: Annotated[list[Assignment], Field(max_length=20)]
 
 
-class Entry(Answer):
-    """Example: Entry(package="label change", who="Enzo", start=4)"""
-
-    package: str
-    who: str
-    start: Annotated[int, Field(description="day, from 1")]
-
-
-class CheckArguments(Answer):
-    """Example: CheckArguments(plan=[Entry(package="label change", who="Enzo", start=4)])"""
-
-    plan: Annotated[list[Entry], Field(max_length=20)]
-
-
 CHECK = make_tool(
-    "check", "The finish days and the cost of a plan, and every rule that it breaks.", CheckArguments
+    "check", "The finish days and the cost of a plan, and every rule that it breaks.", AllocationAnswer
 )
 ROLE = make_job_role(
     NAME,
@@ -427,15 +413,13 @@ def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool
     return kept, cost, said
 
 
-def find_mistake(facts: Facts, stated: AllocationAnswer | CheckArguments) -> str:
-    """A package or person that there is not, or a day out of range; "" for none."""
+def find_mistake(facts: Facts, stated: AllocationAnswer) -> str:
+    """A package or person that there is not; "" for none."""
     for entry in stated.plan:
         if entry.package not in facts["packages"]:
             return f"no package {entry.package[:40]!r}"
         if entry.who not in facts["people"]:
             return f"nobody is called {entry.who[:40]!r}"
-        if not 1 <= entry.start <= LAST_DAY:
-            return f"start must be a day from 1 to {LAST_DAY}"
     return ""
 
 
@@ -456,7 +440,7 @@ def judge(facts: Facts, truth: Truth, answer: AllocationAnswer) -> Verdict:
     )
 
 
-def check_plan(facts: Facts, stated: CheckArguments) -> str:
+def check_plan(facts: Facts, stated: AllocationAnswer) -> str:
     """The tool check(plan)."""
     plan = [entry.model_dump() for entry in stated.plan]
     _, cost, said = judge_plan(facts, plan)
@@ -561,7 +545,7 @@ def answer_randomly(facts: Facts, rng: random.Random) -> dict[str, Any]:
 
 FAMILY = build_family(
     ROLE,
-    CheckArguments,
+    AllocationAnswer,
     draw=draw,
     settle=settle,
     write_brief=write_brief,

@@ -112,23 +112,17 @@ RULES = (
 class DesignAnswer(Answer):
     """Example: DesignAnswer(design="B", instances={"app servers": 2, "database": 1})"""
 
-    design: str  # letter, or "none"
-    instances: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_INSTANCES)]], Field(max_length=12)]
-
-
-class MeasureArguments(Answer):
-    """Example: MeasureArguments(design="B", instances={"app servers": 2, "database": 1})"""
-
-    design: Annotated[str, Field(description="letter of the design")]
+    design: Annotated[str, Field(description="letter of the design")]  # or "none"
     instances: Annotated[
-        dict[str, int], Field(description="instances of every component of the design, 1 to 3 each")
+        dict[str, Annotated[int, Field(ge=1, le=MOST_INSTANCES)]],
+        Field(max_length=12, description="instances of every component of the design, 1 to 3 each"),
     ]
 
 
 MEASURE = make_tool(
     "measure",
     "Whether a design with these instances carries the load, its latency, availability and cost.",
-    MeasureArguments,
+    DesignAnswer,
 )
 ROLE = make_job_role(
     NAME,
@@ -347,19 +341,17 @@ def judge(facts: Facts, truth: Truth, answer: DesignAnswer) -> Verdict:
     return accept(kept, {"architecture": float(is_right), "cost": room}, WEIGHTS, exact, says)
 
 
-def find_mistake(facts: Facts, stated: DesignAnswer | MeasureArguments) -> str:
-    """A design or component that there is not, or a count out of range; "" for none."""
+def find_mistake(facts: Facts, stated: DesignAnswer) -> str:
+    """A design or component that there is not; "" for none."""
     if stated.design not in facts["designs"]:
         return f"no design {stated.design[:20]!r}"
     names = list_components(facts["designs"][stated.design])
     if set(stated.instances) != set(names):
         return f"instances must name exactly the components of {stated.design}: {', '.join(names)}"
-    if not all(1 <= count <= MOST_INSTANCES for count in stated.instances.values()):
-        return f"instances must be 1 to {MOST_INSTANCES}"
     return ""
 
 
-def measure(facts: Facts, stated: MeasureArguments) -> str:
+def measure(facts: Facts, stated: DesignAnswer) -> str:
     """The tool measure(design, instances)."""
     letter, counts = stated.design, stated.instances
     kept = check_limits(facts, letter, counts)
@@ -450,7 +442,7 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
 
 FAMILY = build_family(
     ROLE,
-    MeasureArguments,
+    DesignAnswer,
     draw=draw,
     settle=settle,
     write_brief=write_brief,

@@ -10,7 +10,9 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from roles.base import Answer, AnswerError, Role, Tool, parse_answer
+from pydantic import ValidationError
+
+from roles.base import Answer, AnswerError, Role, Tool, parse_answer, say_fault
 from roles.limits import ANSWER_RULES, TOOL_RULES
 from scenarios.base import (
     Family,
@@ -156,9 +158,9 @@ def build_family(
             raise ToolError(f"unknown tool; tools are {tool.name}")
         try:
             stated = arguments.model_validate(call.arguments, strict=True)
-        except ValueError:
+        except ValidationError as error:
             names = " ".join(arguments.model_fields)
-            raise ToolError(f"arguments must be exactly: {names}, with the types of the example") from None
+            raise ToolError(f"arguments must be exactly: {names} ({say_fault(error)})") from None
         mistake = find_mistake(scenario.facts, stated)
         if mistake:
             raise ToolError(mistake)

@@ -430,7 +430,7 @@ def judge(facts: Facts, truth: Truth, answer: ThreatsAnswer) -> Verdict:
 
     Severities are scored over the risks named right, times the identification; what the controls leave lies
     between the mean of the sets that keep the limits (0) and the least (1). Controls over the budget or the
-    appetite get 0.1 times the share of both kept, and so does a wrong escalation.
+    appetite get 0.1 times the mean of both and of the risks found, and so does a wrong escalation.
     """
     real = {(risk["threat"], risk["asset"]): risk["severity"] for risk in truth["risks"]}
     said = {(risk.threat, risk.asset): risk.severity for risk in answer.risks}

@@ -397,18 +397,15 @@ def judge(facts: Facts, truth: Truth, answer: TradeoffAnswer) -> Verdict:
 def find_mistake(facts: Facts, stated: TradeoffAnswer | WeighArguments) -> str:
     """A package, extra or seat that there is not, or that stands twice; "" for none."""
     offered = list(facts.get("extras", {}))
-    if isinstance(stated, WeighArguments):
-        if stated.package not in facts["packages"]:
-            return f"no package {stated.package[:20]!r}"
-        is_known = all(name in offered for name in stated.extras)
-        return "" if is_known else f"extras are: {', '.join(offered) or 'none'}"
-    if (stated.package == NONE) != stated.escalate:
+    escalates = isinstance(stated, TradeoffAnswer) and stated.escalate
+    if isinstance(stated, TradeoffAnswer) and (stated.package == NONE) != escalates:
         return 'package is "none" exactly where escalate is true'
-    if stated.package not in (*facts["packages"], NONE):
+    if stated.package not in facts["packages"] and not escalates:
         return f"no package {stated.package[:20]!r}"
-    unknown = [name for name in stated.extras if name not in offered]
-    if unknown or len(set(stated.extras)) < len(stated.extras):
-        return f"no extra {unknown[0][:40]!r}" if unknown else "an extra stands twice"
+    if set(stated.extras) - set(offered) or len(set(stated.extras)) < len(stated.extras):
+        return f"extras are, each once: {', '.join(offered) or 'none'}"
+    if isinstance(stated, WeighArguments):
+        return ""
     for pair in stated.conflicts:
         if len(set(pair)) < 2 or any(seat not in facts["seats"] for seat in pair):
             return f"a conflict is a pair of two seats of the case, got {str(pair)[:60]}"
@@ -422,7 +419,7 @@ def _name_outcome(outcome: Outcome) -> str:
 
 def weigh(facts: Facts, stated: WeighArguments) -> str:
     """The tool weigh(package, extras)."""
-    outcome = (stated.package, tuple(dict.fromkeys(stated.extras)))
+    outcome = (stated.package, tuple(stated.extras))
     kept = can_choose(facts, outcome)
     gains = ", ".join(f"{seat} {gain}" for seat, gain in find_gains(facts, outcome).items())
     can = "can be chosen" if all(kept.values()) else f"cannot be chosen ({join_broken(kept)})"

@@ -118,12 +118,12 @@ def remove_reviewer(store: Path, name: str) -> None:
 
     async def remove() -> None:
         async with open_services(store, key=ReviewSettings(store=store, reviewers=()).read_key()) as services:
-            services.reviewers.remove(name)
+            try:
+                services.reviewers.remove(name)
+            except NotApprovedError as error:
+                raise UserError(f"--remove {name!r}: {error}") from None
 
-    try:
-        asyncio.run(remove())
-    except NotApprovedError as error:
-        raise UserError(f"--remove {name!r}: {error}") from None
+    asyncio.run(remove())
 
 
 def serve_review(settings: ReviewSettings, access: Access) -> None:

@@ -15,6 +15,7 @@ from simulator.line_files import sync_folder
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY)
+SYSTEM_ERRORS = (*_DISK_ERRORS, *_IN_THE_WAY, errno.EACCES, errno.ENAMETOOLONG)  # not bugs of ours
 
 
 @contextmanager
@@ -67,6 +68,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     For content that is written piece by piece.
     """
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -87,13 +89,15 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def claim_folder(folder: Path) -> Iterator[None]:
-    """Be the only process that writes to an existing folder; a kill gives it back.
+def claim_folder(folder: Path, what: str) -> Iterator[None]:
+    """Make the folder if it is missing, and be the only process that writes to it; a kill gives it back.
 
     Raises:
-        UserError: another process has claimed it.
+        UserError: another process has claimed it, or it cannot be made; says `what` it is.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    with explain_os_errors(f"write {what}", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,7 +131,6 @@ def read_json(path: Path) -> Any:
 
 def write_document(path: Path, document: Mapping[str, Any]) -> Path:
     """Write a JSON object in the order of its keys, all or nothing. NaN is refused."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
 

@@ -35,6 +35,5 @@ def governed_to_json(record: GovernedRecord) -> str:
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines of JSON; the file appears under its name only once it is whole and on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with open_atomic(path) as file:
         file.writelines(line.encode() + b"\n" for line in lines)

@@ -73,6 +73,19 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("simulate --team scripted --html /dev/null", ["--html /dev/null is a file: name a folder"]),
         ("simulate --team scripted --html out.html", ["--html out.html must be a folder: try --html out/"]),
         ("simulate --team scripted --jsonl /dev", ["--jsonl /dev is a folder"]),
+        ("simulate --team scripted --html /dev/null/a/b", ["--html /dev/null/a/b: /dev/null is a file"]),
+        ("simulate --team scripted --atif /dev/null/a/b", ["--atif /dev/null/a/b: /dev/null is a file"]),
+        ("simulate --team scripted --jsonl /dev/null/a/b", ["--jsonl /dev/null/a/b: /dev/null is a file"]),
+        ("serve-env --rows /dev --count 1", ["--rows /dev is a folder"]),
+        ("labels simulate r --role cto --out /dev", ["--out /dev is a folder"]),
+        ("labels show nofile", ["no label file nofile", "`emads labels simulate`"]),
+        ("plan --price nan", ["--price nan must be a number of 0 or more"]),
+        ("plan --price -1", ["--price -1.0 must be a number of 0 or more"]),
+        ("train ppo r --labels x.jsonl", ["--labels goes with corrections, dpo, reward, not with ppo"]),
+        (
+            "simulate --seat all=openai:x@http://127.0.0.1:1/v1 --api replies=/dev",
+            ["cannot write /dev: Is a directory"],
+        ),
         ("evaluate /nonexistent", ["no run in /nonexistent"]),
         ("report /nonexistent", ["no run in /nonexistent"]),
         ("simulate", ["`emads simulate examples/card-payments.yaml --team scripted --html out/`"]),
@@ -115,6 +128,26 @@ def test_a_folder_of_runs_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     Run.create(tmp_path / "runs/one", RunConfig())
     for verb in ("simulate", "serve"):
         assert f"name one of them, such as {tmp_path / 'runs/one'}" in fail(capsys, verb, tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("review {store}", ["--db '{store}' cannot be used", "choose another file"]),
+        ("review {run} --reviewer ?", ["--reviewer '?'", "is no name"]),
+        ("review {run} --remove nobody", ["--remove 'nobody': nobody registered the reviewer"]),
+        ("serve scripted --db {store}", ["--db '{store}' cannot be used", "choose another file"]),
+    ],
+)
+def test_a_service_that_cannot_start_says_why_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, parts: list[str]
+) -> None:
+    run, store = tmp_path / "run", tmp_path / "text"
+    Run.create(run, RunConfig())
+    store.write_text("no store")
+    port = [] if "--remove" in arguments else ["--port", "0"]
+    line = fail(capsys, *arguments.format(run=run, store=store).split(), *port)
+    assert [part for part in parts if part.format(store=store) not in line] == []
 
 
 def test_two_reviewers_do_not_share_a_token(

@@ -155,10 +155,8 @@ def import_tasks(
             for path in paths
         ),
     ).with_shards(shards)
-    with explain_os_errors("write data folder", out):
-        out.mkdir(parents=True, exist_ok=True)
-        with claim_folder(out):
-            _write_folder(out, index, contents, report)
+    with explain_os_errors("write data folder", out), claim_folder(out, "data folder"):
+        _write_folder(out, index, contents, report)
     return report
 
 
@@ -246,7 +244,6 @@ def _write_folder(out: Path, index: ImportIndex, contents: dict[str, bytes], rep
         raise UserError(f"{out} already holds another import; choose another --out")
     begun.write(out)
     for path, content in contents.items():
-        (out / path).parent.mkdir(exist_ok=True)
         write_atomic(out / path, content)
     write_atomic(out / REJECTED, "".join(json.dumps(asdict(one)) + "\n" for one in report.rejections))
     files: dict[str, list[str]] = {}

@@ -200,7 +200,7 @@ def read_labels(path: Path) -> list[Label]:
         UserError: missing, or a line that is no label; names file, line and field.
     """
     if not path.is_file():
-        raise UserError(f"no label file {path}: make one with `emads review` or `emads label`")
+        raise UserError(f"no label file {path}: make one with `emads review` or `emads labels simulate`")
     return parse_lines(LABEL, path, "label")
 
 
@@ -349,7 +349,6 @@ class QueuedItem(StrictRecord):
 def write_queue(path: Path, items: Sequence[QueuedItem]) -> None:
     """Write the queue in place of the one before; labels are kept elsewhere and stay."""
     with explain_os_errors("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "".join(item.model_dump_json() + "\n" for item in items).encode())
 
 

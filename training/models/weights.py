@@ -145,7 +145,10 @@ def open_start(run: Run, key: str, folder: str) -> Run:
     Raises:
         UserError: no run there, its model has another shape, or its adapters are of another base.
     """
-    other = Run.open(Path(folder))
+    try:
+        other = Run.open(Path(folder))
+    except UserError as error:
+        raise UserError(f"{key} {folder}: {error}") from None
     differing = [
         f"{name} {value!r} there, {getattr(run.config.model, name)!r} here"
         for name, value in other.config.model

@@ -251,7 +251,6 @@ class Run:
         """Write a JSON file of the run (`name` may contain folders) atomically and return its path."""
         path = self._locate(name)
         with explain_os_errors("write", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, encode_json(value))
         return path
 

@@ -59,7 +59,6 @@ def train_sft_own(run: Run, owner: str, source: str) -> None:
     """Sample, keep what is right, and go on with SFT on it and on the demonstrations."""
     file = run.path / FOLDER / f"{owner}.jsonl"
     if not file.is_file():
-        file.parent.mkdir(parents=True, exist_ok=True)
         kept_rows = sample_right(run, owner, source)
         write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in kept_rows))
     lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -4,7 +4,6 @@ Labels and settings of a stage are copied into the run when it begins (RUN/feedb
 `--resume` needs nothing else. Weights, checkpoints and evaluation are those of every stage.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +30,8 @@ from training.feedback.reward_model import RewardModel, build_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows
 from training.feedback.trainers import count_steps, run_dpo, run_reward_model
 from training.models.adapters import owner_of
-from training.models.weights import load_trainable
+from training.models.weights import load_trainable, weights_folder
+from training.runs.resume import UNFINISHED
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
 from training.stages.rl import train_role as train_role_by_rl
@@ -60,7 +60,7 @@ def resolve_settings(stage: str, overrides: Sequence[str]) -> FeedbackConfig:
 def prepare_stage(
     run: Run, stage: str, role: str, labels: Path | None, overrides: Sequence[str], *, resume: bool
 ) -> None:
-    """Copy settings and the role's labels into the run; what is there already must be the same.
+    """Copy settings and the role's labels into the run; a stage that has begun must have the same.
 
     Raises:
         UserError: no labels of the role, other labels or settings than the stage began with.
@@ -74,6 +74,8 @@ def prepare_stage(
         if not (folder / "settings.json").is_file():
             raise UserError(f"nothing to resume: {stage} of {role} has not begun in {run.path}")
         return
+    made = (weights_folder(run, stage, role), run.path / "checkpoints" / UNFINISHED / stage / role)
+    has_begun = any(step for place in made for step in place.glob("step_*"))
     settings = resolve_settings(stage, overrides).model_dump_json(indent=2).encode() + b"\n"
     if stage != "ppo":
         if labels is None:
@@ -86,8 +88,8 @@ def prepare_stage(
                 f"{labels} holds labels on prompts of style {other.pop()!r}, and {run.path} has"
                 f" {style!r}: label answers of this run"
             )
-        _keep(folder / "labels.jsonl", content, f"labels of {stage} of {role}")
-    _keep(folder / "settings.json", settings, f"settings of {stage} of {role}")
+        _keep(folder / "labels.jsonl", content, f"labels of {stage} of {role}", has_begun=has_begun)
+    _keep(folder / "settings.json", settings, f"settings of {stage} of {role}", has_begun=has_begun)
 
 
 def train_corrections(run: Run, owner: str) -> None:
@@ -170,18 +172,14 @@ def _folder(run: Run, stage: str, role: str) -> Path:
     return run.path / "feedback" / stage / owner_of(run.config.model, role)
 
 
-def _keep(path: Path, content: bytes, what: str) -> None:
-    """Write the file, or refuse other content than it has."""
-    if path.is_file():
-        if path.read_bytes() != content:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-            raise UserError(
-                f"{what} in {path.parent} are others ({digest}): go on with --resume, or remove that folder"
-                " and what the stage made to begin again"
-            )
-        return
+def _keep(path: Path, content: bytes, what: str, *, has_begun: bool) -> None:
+    """Write the file, or refuse other content than the stage has begun with."""
+    if has_begun and path.is_file() and path.read_bytes() != content:
+        raise UserError(
+            f"{what} in {path.parent} are others: go on with --resume, or remove that folder"
+            " and what the stage made to begin again"
+        )
     with explain_os_errors("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
 
 

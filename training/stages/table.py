@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.team.single import SINGLE
+from simulator.export.atomic_files import claim_folder
 from training.config.run_config import RunConfig, without_neutral
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import list_owners, owners_of, roles_of
@@ -140,14 +142,19 @@ def train_stage(
     """Train one stage of an owner in this process, as one of its ranks; one that is done is left as it is.
 
     `options` go to the stage's own function.
+
+    Raises:
+        UserError: another process trains it.
     """
     stage, run = STAGES[name], Run.open(path)
-    with ranks.main_process_first():
-        if all(is_finished(run, name, role) for role in (TEAM_ROLES if name == "marl" else (owner,))):
-            return
     given: dict[str, Any] = options | ({} if owner is None else {"owner": owner})
     given |= {"source": stage.source} if stage.source else {}
-    stage.train(run, **given, **({"ranks": ranks} if stage.on_ranks else {}))
+    claimed = run.path / "stages" / stage_marker(run, name, owner)  # that nothing else locks
+    with claim_folder(claimed, "run folder") if ranks.rank == 0 else nullcontext():
+        with ranks.main_process_first():
+            if all(is_finished(run, name, role) for role in (TEAM_ROLES if name == "marl" else (owner,))):
+                return
+        stage.train(run, **given, **({"ranks": ranks} if stage.on_ranks else {}))
 
 
 def prefix_digest(config: RunConfig, stage: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from table_server import answer_as_experts
 from teacher_server import OFTEN, serve
-from tiny_models import make_tiny_base
+from tiny_models import make_tiny_base, make_untrained_run
 
 import emads
 from emads.cli import main
@@ -164,3 +164,11 @@ def test_questions_are_those_of_the_call_else_of_the_run_in_the_chair(tmp_path: 
     assert most(load(["all=scripted", chair])) == most(emads.load_team(run.path, stage="base")) == 2
     assert most(load(["all=scripted", chair], questions=0)) == 0
     assert most(emads.load_team(run.path, stage="base", questions=0)) == 0
+
+
+def test_a_written_case_has_the_offers_per_option_of_the_run(tmp_path: Path) -> None:
+    run = make_untrained_run(tmp_path / "run", "data.offers_per_option=2")
+    file = Path(__file__).parents[3] / "examples" / "card-payments.yaml"
+    for team, most in ((emads.load_team(run, stage="base"), 2), (load(EXPERTS), 1)):
+        public = team.read_case(file).public
+        assert public.offers_per_option == most == team.draw_case(0).public.offers_per_option

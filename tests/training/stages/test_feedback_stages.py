@@ -12,8 +12,10 @@ from planned_faults import Fault
 from played_labels import ROLE, draw_labels
 
 from emads.cli.app import main
+from emads.commands.stages import train_on_labels
 from reliability.stages import tiny_runs
 from roles.errors import UserError
+from training.config.run_config import RunConfig
 from training.feedback.labels import Label, add_label, read_labels
 from training.feedback.reward_model import load_reward_model
 from training.models.weights import BASE, is_finished, load_weights, save_weights
@@ -95,6 +97,7 @@ def test_labels_and_settings_of_a_stage_are_kept_and_no_others_are_mixed_in(
     settings = ["source=sft", *SETTINGS["dpo"]]
     prepare_stage(run, "dpo", ROLE, labels, settings, resume=False)  # the same again
     prepare_stage(run, "dpo", ROLE, None, [], resume=True)
+    (run.path / "checkpoints" / "unfinished" / "dpo" / ROLE / "step_1").mkdir(parents=True)
     with pytest.raises(UserError, match=r"settings of dpo of cto .* are others"):
         prepare_stage(run, "dpo", ROLE, labels, [*settings, "beta=0.3"], resume=False)
     fewer = tmp_path / "fewer.jsonl"
@@ -105,6 +108,36 @@ def test_labels_and_settings_of_a_stage_are_kept_and_no_others_are_mixed_in(
         prepare_stage(run, "dpo", ROLE, labels, [], resume=True)
     with pytest.raises(UserError, match="has not begun"):
         prepare_stage(run, "corrections", ROLE, None, [], resume=True)
+
+
+def test_a_stage_that_made_nothing_takes_other_labels_and_settings(
+    tiny: tuple[Run, Path], tmp_path: Path
+) -> None:
+    source, labels = tiny
+    shutil.copytree(source.path, tmp_path / "run")
+    run, empty = Run.open(tmp_path / "run"), tmp_path / "empty.jsonl"
+    empty.touch()
+    prepare_stage(run, "dpo", ROLE, empty, ["source=grpo"], resume=False)
+    with pytest.raises(UserError, match="no sound grpo weights"):
+        train_stage(run.path, "dpo", ROLE)
+    settings = ["source=sft", *SETTINGS["dpo"]]
+    prepare_stage(run, "dpo", ROLE, empty, settings, resume=False)
+    with pytest.raises(UserError, match="none of the 0 labels"):
+        train_stage(run.path, "dpo", ROLE)
+    prepare_stage(run, "dpo", ROLE, labels, settings, resume=False)
+    train_stage(run.path, "dpo", ROLE)
+    assert is_finished(run, "dpo", ROLE)
+    with pytest.raises(UserError, match=r"labels of dpo of cto .* are others"):
+        prepare_stage(run, "dpo", ROLE, empty, settings, resume=False)
+
+
+def test_weights_that_roles_share_learn_from_the_labels_of_one(
+    tiny: tuple[Run, Path], tmp_path: Path
+) -> None:
+    config = RunConfig().changed(model__adapter_sharing="shared")
+    run = Run.create(tmp_path / "run", config)
+    with pytest.raises(UserError, match=r"share weights, which .*give --role"):
+        train_on_labels(run, "dpo", ("cto", "coo"), tiny[1], [])
 
 
 @pytest.mark.parametrize(

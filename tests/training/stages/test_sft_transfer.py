@@ -93,6 +93,9 @@ def test_a_run_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None
     third = make_untrained_run(tmp_path / "third", begun, "model.adapter=lora", "seed=1")
     with pytest.raises(UserError, match="its adapters are of another base"):
         train_stage(third, "sft", "cost")
+    fourth = make_untrained_run(tmp_path / "fourth", "sft.start_from=/nonexistent")
+    with pytest.raises(UserError, match=r"^sft\.start_from /nonexistent: no run in /nonexistent"):
+        train_stage(fourth, "sft", "cost")
 
 
 def test_training_goes_on_in_the_precision_of_the_new_run(

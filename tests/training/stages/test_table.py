@@ -1,13 +1,18 @@
 """The table of stages: sources lead to the base, and settings count for what comes after them alone."""
 
+from pathlib import Path
+
 import pytest
 
 from emads.cli.train import LABEL_STAGES
 from emads.seats import STAGES as SCHEDULE
 from evaluation.scoring.outcomes import FEEDBACK_STAGES
+from roles.errors import UserError
+from simulator.export.atomic_files import claim_folder
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
-from training.stages.table import STAGES, list_stages, prefix_digest, trace_stage
+from training.runs.run_folder import Run
+from training.stages.table import STAGES, list_stages, prefix_digest, trace_stage, train_stage
 
 
 def test_every_stage_but_those_on_labels_leads_back_to_the_base() -> None:
@@ -41,3 +46,16 @@ def test_a_setting_changes_the_stages_that_it_decides_and_those_behind_them(
     one, other = load_config(None, []), load_config(None, [setting])
     names = [name for name in STAGES if name not in LABEL_STAGES]
     assert {name for name in names if prefix_digest(one, name) != prefix_digest(other, name)} == changed
+
+
+def test_a_stage_that_another_process_trains_is_refused(tmp_path: Path) -> None:
+    """Two that published one checkpoint would take away each other's unfinished files."""
+    run = Run.create(tmp_path / "run", RunConfig())
+    folder = run.path / "stages" / "sft" / "cto"
+    with (
+        claim_folder(folder, "run folder"),
+        pytest.raises(UserError, match=r"another process is writing to .*sft/cto"),
+    ):
+        train_stage(run.path, "sft", "cto")
+    with pytest.raises(UserError, match="no sound base weights"):  # the claim has ended
+        train_stage(run.path, "sft", "cto")

@@ -124,11 +124,9 @@ def generate_folder(
         raise UserError(f"processes {processes} must be 1 or more")
     requests = make_requests(families, count, seed, difficulties, split, sector=sector, unseal=unseal)
     _check_same_request(out, requests)
-    with explain_os_errors("write data folder", out):
-        out.mkdir(parents=True, exist_ok=True)
-        with claim_folder(out):
-            remove_leftovers(out)
-            _write_folder(out, requests, processes)
+    with explain_os_errors("write data folder", out), claim_folder(out, "data folder"):
+        remove_leftovers(out)
+        _write_folder(out, requests, processes)
     return DatasetIndex.read(out)
 
 
@@ -246,7 +244,6 @@ def _check_same_request(out: Path, requests: Sequence[FamilyRequest]) -> None:
 def _write_folder(out: Path, requests: Sequence[FamilyRequest], processes: int | None) -> None:
     shards = DatasetIndex.read(out).by_path()
     for request in requests:
-        (out / request.family).mkdir(exist_ok=True)
         remove_leftovers(out / request.family)
     DatasetIndex.of(shards).write(out)
     unfinished = [

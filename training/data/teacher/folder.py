@@ -90,11 +90,9 @@ def teach_folder(
     for shard in TeacherIndex.read(out).shards:
         if request := asked.get((shard.family, shard.split)):
             refuse_loss(out, shard, request)
-    with explain_os_errors("write data folder", out):
-        out.mkdir(parents=True, exist_ok=True)
-        with claim_folder(out):
-            remove_leftovers(out)
-            return asyncio.run(_FolderTeacher(out, endpoint, rules).teach(requests))
+    with explain_os_errors("write data folder", out), claim_folder(out, "data folder"):
+        remove_leftovers(out)
+        return asyncio.run(_FolderTeacher(out, endpoint, rules).teach(requests))
 
 
 class _FolderTeacher:
@@ -152,9 +150,7 @@ class _FolderTeacher:
                 lessons.append(ParaphraseLesson(case, SOLO_FAMILIES[case.family]))
             else:
                 lessons += list_lessons(case)
-        folder = self._out / request.family
-        folder.mkdir(exist_ok=True)
-        remove_leftovers(folder)
+        remove_leftovers(self._out / request.family)
         journal = Journal(self._out / request.path(number).replace(".parquet", SUFFIX))
         stream = {name: getattr(request, name) for name in STREAM}
         journal.begin(Heading(author=self._author, generator=request.generator, **stream))

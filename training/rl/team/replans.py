@@ -68,7 +68,6 @@ def replan_rows(
             }
             for record in records
         ]
-        folder.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(rows))
     stored = json.loads(path.read_text())
     return [
