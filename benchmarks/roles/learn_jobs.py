@@ -10,7 +10,6 @@ with 95 % intervals. The weights and every play are kept in --out.
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -138,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

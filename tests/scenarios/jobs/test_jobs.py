@@ -56,10 +56,10 @@ def test_rule_of_thumb_falls_from_level_to_level_and_chance_earns_little(name: s
     assert by_rule[0] > 0.8
     assert by_rule[-1] < 0.62
     assert all(later < earlier + 0.05 for earlier, later in pairwise(by_rule))
-    for level in range(3, 11):
-        assert mean(score(name, "random", cases[level])) <= 0.16
     for level in LEVELS:
-        groups = [score(name, "random", cases[level][:20], seed) for seed in range(8)]
+        groups = [score(name, "random", cases[level], seed) for seed in range(8)]
+        if level >= 3:
+            assert mean(map(mean, groups)) <= 0.15
         differ = [len(set(rewards)) > 1 for rewards in zip(*groups, strict=True)]
         assert mean(differ) >= 0.5
 
