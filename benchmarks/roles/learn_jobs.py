@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.roles.short_jobs import SHORT_JOB_ROLES, SHORT_JOBS
+from benchmarks.roles.short_jobs import DIFFICULTIES, SHORT_JOB_ROLES, SHORT_JOBS
 from evaluation.scoring.sealed_plays import play_stage, solo_player
 from evaluation.stats.intervals import paired_interval
 from scenarios.base import Scenario, Split
@@ -29,7 +29,6 @@ from training.data.demonstrations import TokenRow, demonstration_row, difficulty
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer, use_threads
 from training.roles.sft import TrainingSite, run_sft
 
-DIFFICULTIES = (1, 2)
 TOKENIZER_CASES = 300  # per job
 MOST_TOKENS = 60  # of an answer
 STEPS_PER_LINE = 200  # between two lines that tell the loss

@@ -21,6 +21,7 @@ from scenarios.jobs import allocation, architecture, bill, threats, tradeoff
 from scenarios.jobs.job import Facts
 from scenarios.tasks.registry import JOBS, TASK_FAMILIES, TASK_ROLES
 
+DIFFICULTIES = (1, 2)  # later ones have commitments, days late, weights and more, which no short brief tells
 NONE, NO = "none", "no"
 PLANS_PER_DESIGN = (
     4  # the cheapest ones: as many as an expert measures at difficulty 2, so the optimum is there
@@ -265,6 +266,8 @@ def shorten(name: str) -> Family:
     job, write = TASK_FAMILIES[name], FORMS[name]
 
     def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        if difficulty not in DIFFICULTIES:
+            raise ValueError(f"the short form is for difficulties {DIFFICULTIES}, got {difficulty}")
         case = job.generate(split, seed, index, difficulty)
         return replace(case, brief=write(case.facts).brief, optimal_tool_calls=0)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.roles.learn_jobs import DIFFICULTIES, make_chat, write_rows
-from benchmarks.roles.short_jobs import NONE, SHORT_JOBS
+from benchmarks.roles.learn_jobs import make_chat, write_rows
+from benchmarks.roles.short_jobs import DIFFICULTIES, NONE, SHORT_JOBS
 from scenarios.base import Scenario
 from scenarios.tasks.registry import JOBS, TASK_FAMILIES
 
@@ -121,6 +121,12 @@ def test_code_that_breaks_a_limit_earns_at_most_a_tenth(name: str) -> None:
                 assert SHORT_JOBS[name].verify(case, text).reward <= 0.1
                 num_broken += 1
     assert num_broken >= 20
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_levels_with_rules_that_no_short_brief_tells_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="difficulties"):
+        SHORT_JOBS[name].generate("train", 0, 0, 3)
 
 
 @pytest.mark.parametrize("text", ["", "F", '{"choice": "F"}', '{"choice": "zz", "marks": []}'])
