@@ -135,14 +135,14 @@ def test_blind_play_earns_little(name: str, difficulty: int) -> None:
 @pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))
 def test_random_play_earns_little_from_level_3_on(name: str) -> None:
     """`jobs/test_jobs.py` asks it of the whole jobs, `test_team_players.py` of a chair."""
-    play = FAMILIES[name].baselines["random"]
+    family = FAMILIES[name]
     for difficulty in range(RANDOM_FROM, 11):
-        cases = draw(name, "test", difficulty, NUM_CASES)
-        guesses = [
-            fmean(score(name, cases, lambda case, seed=seed: play(case, random.Random(f"{seed}/{case.key}"))))
+        rewards = [
+            family.verify(case, family.baselines["random"](case, random.Random(f"{seed}/{case.key}"))).reward
+            for case in draw(name, "test", difficulty, NUM_CASES)
             for seed in range(NUM_GUESSES)
         ]
-        assert fmean(guesses) <= MOST_RANDOM, f"difficulty {difficulty}"
+        assert fmean(rewards) <= MOST_RANDOM, f"difficulty {difficulty}"
 
 
 @pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))

@@ -1,6 +1,7 @@
 """The whole jobs in short form: the brief alone decides the answer, the job's verifier judges it."""
 
 import json
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -39,8 +40,11 @@ def take_cheapest(brief: str) -> str:
 
 def take_least_severe(brief: str) -> str:
     """The least severity, of equal ones the cheapest, within budget and appetite."""
-    listed = [(code, *map(int, figures)) for code, figures in read_choices(brief)]
-    kept = [(left, -rest, code) for code, left, rest, appetite in listed if rest >= 0 and appetite >= 0]
+    kept = []
+    for code, figures in read_choices(brief):
+        severity, left, appetite = map(int, figures)
+        if left >= 0 and appetite >= 0:
+            kept.append((severity, -left, code))
     return min(kept)[-1] if kept else NONE
 
 
@@ -105,7 +109,7 @@ def test_demonstration_is_right_and_the_case_is_the_jobs_own(name: str) -> None:
     for case in draw_cases(name, 40):
         whole = TASK_FAMILIES[name].generate(case.split, case.seed, case.index, case.difficulty)
         assert (case.facts, case.truth) == (whole.facts, whole.truth)
-        (step,) = short.demonstrate(case, None)
+        (step,) = short.demonstrate(case, random.Random(0))
         assert short.verify(case, step.text).reward == 1.0
 
 
