@@ -9,6 +9,7 @@ best order of work per person, and certified from the words (`from_words`) by br
 import itertools
 import random
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -118,6 +119,7 @@ ROLE = make_job_role(
 
 Starts = dict[str, int]  # package -> day
 Doers = tuple[str, ...]  # of the packages in their order
+BestStarts = tuple[int, Starts, bool]  # cost of days late, starts, whether another order is as good
 
 
 def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
@@ -166,29 +168,28 @@ def list_able(facts: Facts, package: Mapping[str, Any]) -> list[tuple[int, str]]
     )
 
 
-def find_best_starts(facts: Facts, doers: Doers) -> tuple[int, Starts] | None:
-    """(cost of days late, starts) of the best order per person; None where a hard deadline is missed."""
+def find_best_starts(facts: Facts, doers: Doers) -> BestStarts | None:
+    """The best order per person; None where a hard deadline is missed."""
     packages = facts["packages"]
     work: dict[str, list[str]] = {}
     for name, who in zip(packages, doers, strict=True):
         work.setdefault(who, []).append(name)
-    best: tuple[int, int, Starts] | None = None
-    for orders in itertools.product(*(list_orders(facts, names) for names in work.values())):
-        starts = start_early(facts, dict(zip(work, orders, strict=True)))
-        if starts is None:
-            continue
-        late = find_lateness(facts, starts)
-        if late is not None and (best is None or (late, sum(starts.values())) < best[:2]):
-            best = (late, sum(starts.values()), starts)
-    return None if best is None else (best[0], best[2])
+    found = [
+        (late, sum(starts.values()), starts)
+        for orders in itertools.product(*(list_orders(facts, names) for names in work.values()))
+        if (starts := start_early(facts, dict(zip(work, orders, strict=True)))) is not None
+        and (late := find_lateness(facts, starts)) is not None
+    ]
+    if not found:
+        return None
+    late, total, starts = min(found, key=itemgetter(0, 1))
+    return late, starts, [best[:2] for best in found].count((late, total)) > 1
 
 
 def list_orders(facts: Facts, names: list[str]) -> list[tuple[str, ...]]:
     """The orders of one person's packages in which each comes after those that it directly follows."""
     pairs = [(other, name) for name in names for other in facts["packages"][name]["after"] if other in names]
     orders = itertools.permutations(names)
-    if not pairs:
-        return list(orders)
     return [order for order in orders if all(order.index(a) < order.index(b) for a, b in pairs)]
 
 
@@ -249,7 +250,7 @@ def find_lateness(facts: Facts, starts: Mapping[str, int]) -> int | None:
     return cost
 
 
-def search(facts: Facts, most: int) -> tuple[list[tuple[int, Doers, tuple[int, Starts] | None]], int | None]:
+def search(facts: Facts, most: int) -> tuple[list[tuple[int, Doers, BestStarts | None]], int | None]:
     """The assignments that the search looks at, and the place of the best one (None: none keeps).
 
     It stops where the rates alone cost more than the best plan so far.
@@ -257,20 +258,22 @@ def search(facts: Facts, most: int) -> tuple[list[tuple[int, Doers, tuple[int, S
     Raises:
         NoCaseError: two best plans, or more than `most` assignments to look at.
     """
-    tried: list[tuple[int, Doers, tuple[int, Starts] | None]] = []
-    best: tuple[int, int, int] | None = None
+    tried: list[tuple[int, Doers, BestStarts | None]] = []
+    best: tuple[int, int, int, bool] | None = None
     for rates, doers in list_assignments(facts):
         if best is not None and rates > best[0]:
             break
         found = find_best_starts(facts, doers)
         tried.append((rates, doers, found))
         if found is not None:
-            key = (rates + found[0], sum(found[1].values()), len(tried) - 1)
+            key = (rates + found[0], sum(found[1].values()), len(tried) - 1, found[2])
             if best is not None and key[:2] == best[:2]:
                 raise NoCaseError  # two best plans
             best = key if best is None else min(best, key)
         if len(tried) > most:
             raise NoCaseError
+    if best is not None and best[3]:
+        raise NoCaseError  # two best orders of work
     return tried, None if best is None else best[2]
 
 

@@ -371,15 +371,8 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     left, cost, chosen = found[0]
     if blind[0] == left * blind[1]:
         raise NoCaseError
-    truth = {
-        "risks": said,
-        "controls": list(chosen),
-        "escalate": False,
-        "left": left,
-        "cost": cost,
-        "blind": blind,
-    }
-    return truth, len(plan_search(facts, risks)[0])
+    bought = {"controls": list(chosen), "escalate": False, "left": left, "cost": cost, "blind": blind}
+    return {"risks": said, **bought}, len(plan_search(facts, risks)[0])
 
 
 def plan_search(facts: Facts, risks: Risks) -> tuple[list[tuple[str, ...]], str]:

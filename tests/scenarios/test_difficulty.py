@@ -23,6 +23,7 @@ LEVELS = range(1, 11)
 NUM_CASES = 150  # per level
 NUM_TRAINED_ON = 200  # cases that blind policies are fitted on
 MOST_AT_1, MOST_FROM_5 = 0.35, 0.15
+MOST_RANDOM, RANDOM_FROM, NUM_GUESSES = 0.15, 3, 8  # mean reward of random play, first level, guesses a case
 
 Play = Callable[[Scenario], str]
 
@@ -129,6 +130,19 @@ def test_blind_play_earns_little(name: str, difficulty: int) -> None:
         mean, error = fmean(rewards), sqrt(variance(rewards) / len(rewards))
         assert mean < greedy, policy
         assert mean <= (MOST_FROM_5 if difficulty >= 5 else MOST_AT_1 + 1.96 * error), policy
+
+
+@pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))
+def test_random_play_earns_little_from_level_3_on(name: str) -> None:
+    """`jobs/test_jobs.py` asks it of the whole jobs, `test_team_players.py` of a chair."""
+    family = FAMILIES[name]
+    for difficulty in range(RANDOM_FROM, 11):
+        rewards = [
+            family.verify(case, family.baselines["random"](case, random.Random(f"{seed}/{case.key}"))).reward
+            for case in draw(name, "test", difficulty, NUM_CASES)
+            for seed in range(NUM_GUESSES)
+        ]
+        assert fmean(rewards) <= MOST_RANDOM, f"difficulty {difficulty}"
 
 
 @pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))

@@ -15,6 +15,7 @@ from evaluation.scoring.baselines import (
     TEAM_PLAYERS,
     TablePlayer,
     check_reports,
+    decide_at_random,
     decide_by_majority,
     favourite_option,
     play_best_habits,
@@ -64,6 +65,11 @@ def test_players_that_do_not_pool_what_seats_know_stay_behind(difficulty: int) -
     assert all(mean_value(play_chair(follow_seat(seat)), cases) < best - 0.15 for seat in SPECIALISTS)
     assert best < mean_value(play_best_habits, cases) - 0.05  # a choice of habits per case is worth learning
     assert mean_value(play_one_head, cases) > 0.95
+
+
+@pytest.mark.parametrize("difficulty", slow_except(range(3, 11), 3, 5))
+def test_chair_that_decides_at_random_earns_little_from_level_3_on(difficulty: int) -> None:
+    assert mean_value(play_chair(decide_at_random), draw(difficulty)) <= 0.15
 
 
 def test_the_parts_of_few_seats_are_worth_what_enumeration_finds() -> None:

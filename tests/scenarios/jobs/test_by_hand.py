@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.base import Scenario
 from scenarios.jobs import allocation, architecture, bill, from_words, threats, tradeoff
-from scenarios.jobs.job import Facts, score_named
+from scenarios.jobs.job import Facts, NoCaseError, score_named
 
 DESIGN: Facts = {
     "loads": [{"name": "peak", "requests": 100, "cached": 60}],
@@ -95,12 +95,21 @@ def test_allocation_finds_the_cheapest_plan() -> None:
     # survey by Ann 2 x 1, training by Bob 3 x 3 on days 3 to 5, one day late at 2 k$: 13 k$
     tried, best = allocation.search(PROJECT, 10)
     assert best == 0
-    assert tried[0] == (11, ("Ann", "Bob"), (2, {"survey": 1, "training": 3}))
+    assert tried[0] == (11, ("Ann", "Bob"), (2, {"survey": 1, "training": 3}, False))
     truth = {"plan": allocation.write_plan(PROJECT, ("Ann", "Bob"), {"survey": 1, "training": 3})}
     case = make_case(PROJECT, {**truth, "cost": 13, "starts": 4, "blind": 17})
     brief = allocation.write_brief({**PROJECT, "wording": 0, "situation": "A new line."})
     assert from_words.solve_allocation(brief) == (truth, 1000 * 13 + 4)
     assert allocation.FAMILY.verify(case, json.dumps(truth)).exact
+
+
+def test_project_with_two_best_orders_of_work_is_no_case() -> None:
+    packages = {"survey": PROJECT["packages"]["survey"], "fitting": {**PROJECT["packages"]["survey"]}}
+    alone: Facts = {"packages": packages, "people": {"Ann": PROJECT["people"]["Ann"]}}
+    with pytest.raises(NoCaseError):  # either first: 4 k$, starts 1 + 3
+        allocation.search(alone, 10)
+    packages["fitting"]["after"] = ["survey"]
+    assert allocation.search(alone, 10)[1] == 0
 
 
 @pytest.mark.parametrize(
