@@ -49,6 +49,7 @@ from simulator.engines.openai.chat_engine import ChatEngine, EndpointUsage, Ledg
 from simulator.engines.openai.endpoint import Budget
 from simulator.engines.routed import Route, RoutedEngine
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
+from simulator.export.atomic_files import explain_os_errors
 from simulator.game import MakeGame
 from simulator.graph.seating import list_roles
 from simulator.reward import TeamRewardWeights
@@ -272,7 +273,8 @@ class Team:
         loop, replies = LoopThread("endpoints"), None
         stack.callback(loop.close)
         if self.api.replies is not None:
-            replies = stack.enter_context(ReplyFile(self.api.replies))
+            with explain_os_errors("write", self.api.replies):
+                replies = stack.enter_context(ReplyFile(self.api.replies))
             self.ledger.budget.spent = replies.spent
         for player in models:
             settings, shape = self.api.settle(player), self.api.shape

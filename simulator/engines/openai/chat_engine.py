@@ -20,7 +20,6 @@ from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.client import ChatClient, is_too_long
 from simulator.engines.openai.endpoint import Budget, BudgetSpentError, EndpointSettings, ToolShape
 from simulator.engines.openai.reply import CUT, ChatReply, EndpointError
-from simulator.export.atomic_files import explain_os_errors
 from simulator.line_files import LineFile, read_lines
 from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, describe_tools, parse_tool_calls
 
@@ -134,8 +133,7 @@ class ReplyFile:
         Raises:
             UserError: a damaged line, or another process writes to the file.
         """
-        with explain_os_errors("write", path):
-            self._file = LineFile(path, alone=True)
+        self._file = LineFile(path, alone=True)
         self._replies: dict[str, ChatReply] = {}
         self.spent = 0.0  # of everything in the file
         for number, line in enumerate(read_lines(path), start=1):

@@ -37,9 +37,9 @@ def test_an_exception_midway_keeps_the_old_content_and_leaves_nothing_beside_it(
     assert [entry.name for entry in tmp_path.iterdir()] == ["lines.jsonl"]
 
 
-def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_atomic(tmp_path / "gone" / "a.txt", "x")
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "new" / "below" / "a.txt", "x")
+    assert (tmp_path / "new" / "below" / "a.txt").read_text() == "x"
 
 
 @pytest.mark.parametrize(
