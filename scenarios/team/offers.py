@@ -45,7 +45,7 @@ Table = Mapping[str, CheckedReport | None]  # seat -> its report; None where it 
 EMPTY_REPORT = CheckedReport(offers=(), needs=(), veto=(), note="", false_claims=())
 
 
-def find_part(case: PlayableCase, seat: str, option: str, names: list[str]) -> Part | None:
+def find_part(case: PlayableCase, seat: str, option: str, names: Sequence[str]) -> Part | None:
     """The seat's part that buys exactly these names, in any order; None where there is none such.
 
     A single name may be the code of an efficient part, as short prompts list them.

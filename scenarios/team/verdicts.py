@@ -17,7 +17,7 @@ def verify_report(scenario: TeamScenario, seat: str, text: str) -> Verdict:
     """0.5 efficient offers + 0.2 an offer wherever there is something to gain + 0.3 needs and vetoes right.
 
     Any false claim, or anything struck out as malformed, earns 0. An offer is efficient where no cheaper part
-    of the seat is worth as much.
+    of the seat is worth as much; equal offers count once.
     """
     try:
         report, faults = read_report(text)
@@ -29,10 +29,10 @@ def verify_report(scenario: TeamScenario, seat: str, text: str) -> Verdict:
     if checked.false_claims:
         return rejected("wrong_figures", f"false claim: {checked.false_claims[0]}")
     offered = {offer.option for offer in checked.offers}
+    distinct = {(offer.option, tuple(sorted(offer.choice))) for offer in checked.offers}
     efficient = [
-        find_part(scenario, seat, offer.option, list(offer.choice))
-        in list_efficient(scenario.parts_of(seat, offer.option))
-        for offer in checked.offers
+        find_part(scenario, seat, option, choice) in list_efficient(scenario.parts_of(seat, option))
+        for option, choice in sorted(distinct)
     ]
     gainful = {option for option in scenario.options if _can_gain(scenario, seat, option)}
     flags = [option in checked.needs for option in scenario.options if is_needed(scenario, seat, option)]

@@ -1,5 +1,6 @@
 """Experts who may make several offers on an option, at the table and in training rows."""
 
+import json
 import random
 import re
 from pathlib import Path
@@ -11,10 +12,13 @@ from tiny_models import tiny_chat
 from evaluation.scoring.baselines import play_experts, write_episode
 from roles.team import RECONCILER, SPECIALISTS
 from scenarios.base import Style
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.records import Part
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import MOST_CALLS, hold_meeting
 from scenarios.team.experts import best_report, choose_parts
 from scenarios.team.frontier import list_steps
+from scenarios.team.verdicts import verify_report
 from simulator.reward import TeamRewardWeights, score_episode
 from training.config.loading import load_config
 from training.data.demonstrations import supervised_rows
@@ -97,3 +101,29 @@ def test_governed_experts_fund_numbered_offers_in_the_order_of_the_seats(tmp_pat
     seats = [[label.strip('"')[:-1] for label in one.split(", ") if label] for one in funded]
     assert any(len(one) > 1 for one in seats)
     assert all(one == [seat for seat in SPECIALISTS if seat in one] for one in seats if "risk" in one)
+
+
+def test_an_offer_made_twice_counts_once_in_the_seats_verdict() -> None:
+    """One efficient and one inefficient part are .5 of the offers, also where the first stands twice."""
+    case, seat = next(
+        (case, seat)
+        for case in (generate("train", 0, index, 2, 3) for index in range(40))
+        for seat in SPECIALISTS
+        if len(case.parts_of(seat, "A")) > len(list_efficient(case.parts_of(seat, "A")))
+        and list_steps(case, seat, "A")
+    )
+    efficient = list_steps(case, seat, "A")[0]
+    wasteful = next(
+        part
+        for part in case.parts_of(seat, "A")
+        if part.choice and part not in list_efficient(case.parts_of(seat, "A"))
+    )
+
+    def share(*parts: Part) -> float:
+        offers = [
+            {"option": "A", "part": part.choice, "cost": part.cost, "worth": part.worth} for part in parts
+        ]
+        verdict = verify_report(case, seat, json.dumps({"offers": offers, "needs": [], "veto": []}))
+        return verdict.parts["efficient"]
+
+    assert share(efficient, wasteful) == share(efficient, efficient, wasteful) == 0.5
