@@ -53,7 +53,7 @@ SKIPPED = {  # pattern: why a command is not run here
     r"smollm2|qwen\.yaml": "a pretrained model: CI's section smollm2",
     r"emads audit": "tests/evaluation/audit",
     r"emads demo runs/full": "minutes: tests/training/stages/test_governed_evaluation.py",
-    r"emads demo runs/(ladder|two)": "a measurement: tests/end_to_end/test_pipeline.py and test_several_offers.py",
+    r"emads demo runs/(ladder|two)": "a measurement of half an hour: tests/end_to_end/test_pipeline.py",
     r"marl.start_from": "tests/training/stages/test_joint_sittings.py",
     r"reasoning-gym": "an extra package: make interop",
     r"runs/gaia|questions.jsonl|gsm8k|vendor.py": "files of the reader: tests/training/data, tests/scenarios",
