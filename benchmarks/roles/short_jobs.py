@@ -23,9 +23,7 @@ from scenarios.tasks.registry import JOBS, TASK_FAMILIES, TASK_ROLES
 
 DIFFICULTIES = (1, 2)  # later ones have commitments, days late, weights and more, which no short brief tells
 NONE, NO = "none", "no"
-PLANS_PER_DESIGN = (
-    4  # the cheapest ones: as many as an expert measures at difficulty 2, so the optimum is there
-)
+PLANS_PER_DESIGN = 4  # the cheapest ones, as many as an expert measures at difficulty 2: the optimum is there
 MOST_FIGURE = 99  # figures beyond it are written as it: two digits are one token
 
 
@@ -50,7 +48,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortForm:
-    """A case in few words, and the whole answers that its codes stand for.
+    """Tells a case in few words, and which whole answer each code stands for.
 
     Example: write_short("bill", scenario.facts).choices["F"].answer == {"tiers": {...}, "commit": []}
     """

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.roles.learn_jobs import make_chat, write_rows
-from benchmarks.roles.short_jobs import DIFFICULTIES, NONE, SHORT_JOBS
+from benchmarks.roles.learn_jobs import draw_cases, make_chat, write_rows
+from benchmarks.roles.short_jobs import NONE, SHORT_JOBS
 from scenarios.base import Scenario
 from scenarios.tasks.registry import JOBS, TASK_FAMILIES
 
 MOST_CONTEXT, MOST_ANSWER = 150, 60  # tokens
 
 
-def draw_cases(name: str, count: int) -> list[Scenario]:
-    return [SHORT_JOBS[name].generate("train", 5, index, DIFFICULTIES[index % 2]) for index in range(count)]
+def draw(name: str, count: int) -> list[Scenario]:
+    return list(draw_cases(name, "train", count, 5))
 
 
 def read_choices(brief: str) -> Iterator[tuple[str, list[str]]]:
@@ -97,7 +97,7 @@ def test_short_brief_decides_the_answer(name: str) -> None:
     """Figures are rounded to what a token holds: a tie in them may hide the better of two choices."""
     choose, mark = READERS[name]
     rewards = []
-    for case in draw_cases(name, 200):
+    for case in draw(name, 200):
         answer = json.dumps({"choice": choose(case.brief), "marks": mark(case.brief)})
         rewards.append(SHORT_JOBS[name].verify(case, answer).reward)
     assert sum(reward == 1.0 for reward in rewards) >= 0.98 * len(rewards)
@@ -106,7 +106,7 @@ def test_short_brief_decides_the_answer(name: str) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_demonstration_is_right_and_the_case_is_the_jobs_own(name: str) -> None:
     short = SHORT_JOBS[name]
-    for case in draw_cases(name, 40):
+    for case in draw(name, 40):
         whole = TASK_FAMILIES[name].generate(case.split, case.seed, case.index, case.difficulty)
         assert (case.facts, case.truth) == (whole.facts, whole.truth)
         (step,) = short.demonstrate(case, random.Random(0))
@@ -115,10 +115,10 @@ def test_demonstration_is_right_and_the_case_is_the_jobs_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_code_that_breaks_a_limit_earns_at_most_a_tenth(name: str) -> None:
-    """Above all no such code stands for the answer that hands the case over."""
+    """No such code stands for the answer that escalates, which some cases pay in full."""
     _, mark = READERS[name]
     num_broken = 0
-    for case in draw_cases(name, 60):
+    for case in draw(name, 60):
         for code, figures in read_choices(case.brief):
             if "no" in figures or any(figure.startswith("-") for figure in figures):
                 text = json.dumps({"choice": code, "marks": mark(case.brief)})
@@ -136,12 +136,12 @@ def test_levels_with_rules_that_no_short_brief_tells_are_refused(name: str) -> N
 @pytest.mark.parametrize("text", ["", "F", '{"choice": "F"}', '{"choice": "zz", "marks": []}'])
 def test_malformed_answers_and_unknown_codes_earn_nothing(text: str) -> None:
     for name in JOBS:
-        assert SHORT_JOBS[name].verify(draw_cases(name, 1)[0], text).reward == 0.0
+        assert SHORT_JOBS[name].verify(draw(name, 1)[0], text).reward == 0.0
 
 
 @pytest.mark.parametrize("mark", ["Z9 4", "F1", "F1 x", "F1 -1", "\ud800"])
 def test_unknown_marks_earn_nothing(mark: str) -> None:
-    case = draw_cases("threats", 1)[0]
+    case = draw("threats", 1)[0]
     code = take_least_severe(case.brief)
     assert SHORT_JOBS["threats"].verify(case, json.dumps({"choice": code, "marks": [mark]})).reward == 0.0
 
